@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mhaviz.api.studies import trace_shapes as trace_shapes
     from mhaviz.attention.map import attention_map as attention_map
     from mhaviz.corpus.corpus import Corpus as Corpus
-    from mhaviz.corpus.merging import merge as merge
     from mhaviz.errors import ArgumentError as ArgumentError
     from mhaviz.errors import MhavizError as MhavizError
     from mhaviz.inputs.probes import Needle as Needle
@@ -57,7 +56,6 @@ _NAMES = {
     "trace_shapes",
     "attention.map": "attention_map",
     "corpus.corpus": "Corpus",
-    "corpus.merging": "merge",
     "errors": "ArgumentError MhavizError",
     "inputs.probes": "Needle RandomRepeats",
     "layer.attention": "MultiHeadAttention",

@@ -249,6 +249,30 @@ def model_folder(tmp_path_factory):
     return lambda name: save(name, root)
 
 
+@pytest.fixture
+def as_processes(monkeypatch):
+    """Read a corpus as each of so many processes that torchrun has started, the first last, which finds the whole."""
+    from mhaviz.corpus import corpus as corpora
+
+    def run(count, read):
+        parts = []
+
+        def gathered(part):
+            parts.insert(0, part)
+            return parts if len(parts) == count else None
+
+        with monkeypatch.context() as patch:
+            patch.setattr(corpora, "connect", lambda: None)
+            patch.setattr(corpora, "gathered", gathered)
+            patch.setenv("WORLD_SIZE", str(count))
+            for rank in reversed(range(count)):
+                patch.setenv("RANK", str(rank))
+                found = read(rank)
+        return found
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def induction_model(tmp_path_factory, worker_id):
     """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``.

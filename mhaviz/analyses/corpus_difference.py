@@ -151,11 +151,7 @@ class DifferenceStudy(Study):
             wanted -= found
 
     def result(self, source: Source, too_long: int = 0) -> CorpusDifference:
-        """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read.
-
-        Raises ValueError if the source is not that of two models.
-        """
-        _ = source.sides
+        """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""
         kinds = []
         for kind, layers, sums in self.layers():
             sentence, query, key = (

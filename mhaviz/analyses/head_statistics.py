@@ -4,9 +4,9 @@ Most numbers are sums of weights on certain keys, such as the one before the que
 or the layer. So they are found once for a batch, and each layer takes one more matrix product.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from weakref import ref
 
 import msgspec
@@ -22,7 +22,7 @@ from mhaviz.analyses.sums import Pieces, Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
 from mhaviz.attention.padding import Padding
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import MhavizError
 from mhaviz.inputs.probes import Probe
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 from mhaviz.results.head_statistics import (
@@ -140,15 +140,6 @@ class HeadStudy(Study):
             self.add(seen, numbers[start : start + len(seen.queries)])
 
         model.run(model.encode_unnamed(texts, pieces), add, batched=True)
-
-    @classmethod
-    def of_options(cls, options: Mapping[str, Any]) -> Self:
-        """See ``Study.of_options``."""
-        try:
-            bootstrap = Bootstrap(*(options[name] for name in ("replicates", "seed", "texts_apart")))
-            return cls(bootstrap, msgspec.convert(options["probe"], Probe | None))
-        except ArgumentError as error:  # the options come from a file, not from the command line
-            raise ValueError(str(error)) from error
 
     def result(self, source: Source, too_long: int = 0) -> HeadStatistics:
         """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""

@@ -1,10 +1,10 @@
-"""Sums over the sentences of a corpus, in constant memory, which can be saved and joined with those of other shards."""
+"""Sums over the sentences of a corpus, in constant memory, which can be saved, and joined with those of others."""
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import nan
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +89,8 @@ class Sums(dict[str, Array]):
 class Study(ABC):
     """Study of a corpus: the sums of all attentions of a model.
 
-    A corpus can be split into shards that are read separately, on any machine, and whose sums are joined. The number of
-    shards does not affect the first nine digits of any result.
+    Processes may read shards of a corpus, whose sums are joined. Their number does not affect the first nine digits of
+    any result.
 
     Attributes:
         name: name of the study in its parts.
@@ -148,36 +148,30 @@ class Study(ABC):
             if layers:
                 yield kind, layers, [self.sums[kind, layer] for layer in layers]
 
-    def join(self, other: Self) -> None:
-        """Add the sums of another study, whose sentences come later. Raises ValueError if its model differs."""
-        for (kind, layer), sums in other.sums.items():
-            self.of(kind, layer, len(sums["mean"])).join(sums)
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays by name, such as "self.0.mean"."""
         return {f"{kind}.{layer}.{name}": a for (kind, layer), sums in self.sums.items() for name, a in sums.items()}
 
-    @classmethod
-    def of_options(cls, options: Mapping[str, Any]) -> Self:
-        """Create an empty study from the options of a part."""
-        return cls()
+    def join(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add the ``arrays`` of a study of other sentences; to nothing, this copies them exactly.
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Fill the study with arrays from a file, and return it. Raises ValueError if they are invalid."""
+        Raises:
+            ValueError: they are invalid, or of another model.
+        """
+        joined = set[str]()
         for name in arrays:
             site = re.match(r"(self|masked|cross)\.([0-9]{1,6})\.", name)
             if site is None:
                 raise ValueError(f"expected names such as self.0.mean, got {name!r:.40}")
-            kind: Any = site[1]
-            if (kind, int(site[2])) in self.sums:
+            if (prefix := site[0]) in joined:
                 continue
-            mean = arrays.get(f"{site[0]}mean")
+            joined.add(prefix)
+            mean, kind = arrays.get(f"{prefix}mean"), cast(Kind, site[1])
             n_heads = len(mean) if mean is not None and mean.ndim else 0
             shapes = self.shapes(n_heads)
             for field, shape in shapes.items():
-                _check(f"{site[0]}{field}", arrays.get(f"{site[0]}{field}"), shape)
-            self.of(kind, int(site[2]), n_heads).update({field: arrays[f"{site[0]}{field}"].copy() for field in shapes})
-        return self
+                _check(f"{prefix}{field}", arrays.get(f"{prefix}{field}"), shape)
+            self.of(kind, int(site[2]), n_heads).join({field: arrays[f"{prefix}{field}"] for field in shapes})
 
 
 def _check(name: str, array: NDArray[Any] | None, shape: tuple[int, ...]) -> None:

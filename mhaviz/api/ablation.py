@@ -33,8 +33,8 @@ def ablation(
             f"predicts what its decoder writes; give sentences in its place"
         )
     corpus = Corpus.of(texts)
-    if corpus.shard is not None or corpus.part is not None:
-        raise ArgumentError("ablate reads a corpus at once: expected one without shard and part; leave them out")
+    if corpus.torchrun or corpus.part is not None:
+        raise ArgumentError("ablate reads a corpus at once: expected one without torchrun and part; leave them out")
     corpus, bootstrap, _ = corpus.probed(model, probe, bootstrap)
     study = AblationStudy(model, heads, bootstrap, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)

@@ -541,8 +541,8 @@ class LoadedModel:
         """Compute where each head looks, averaged over texts, such as its weight on the previous token.
 
         Args:
-            texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which can be
-                read in shards, saved while it is read, and resumed. ``mhaviz.merge`` joins the parts.
+            texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which
+                processes can share, and which is saved while it is read, to be resumed.
             layer, kind: as in ``attend``.
             without: heads whose output is zeroed meanwhile, each as (layer, head).
             show: "weights"; or "norms", divided by the sum of their row; see ``attend``.
@@ -602,7 +602,7 @@ class LoadedModel:
         head takes one more forward pass.
 
         Args:
-            texts: one sentence, or an iterable of sentences; or a ``Corpus`` without shard and part.
+            texts: one sentence, or an iterable of sentences; or a ``Corpus`` without torchrun and part.
             layer, head, kind: the heads that are zeroed, one at a time; None: all.
             probe: as in ``head_statistics``; of ``RandomRepeats``, the repeat is scored from its second token on.
             replicates: number of replicates of the bootstrap over sentences, from which intervals are computed.

@@ -1,1 +1,1 @@
-"""Many texts: read in batches, as shards, with parts that are kept and merged."""
+"""Many texts: read in batches, by one process or several, with sums that are kept to be resumed."""

@@ -1,11 +1,11 @@
-"""A corpus, which may be larger than memory, read as a whole, by shard, or from where an earlier run stopped."""
+"""A corpus, which may be larger than memory, read by one process or several, or from where an earlier run stopped."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,13 +15,13 @@ from mhaviz.analyses.corpus_difference import require_same_tokens
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches, cut, with_block_size
-from mhaviz.corpus.merging import joined, require_same_study, source_of, study_of
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
+from mhaviz.corpus.joining import join_others, require_same_study, source_of
+from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import read_part, write_part
 from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.inputs.tokens import Sentence, Text, Tokens
 from mhaviz.models.load import Notice
-from mhaviz.processes import connect, gathered, this_process
+from mhaviz.processes import Process, connect, gathered, this_process
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, Progress, Shard, part_of_process
 from mhaviz.results.result import Source
 
@@ -31,45 +31,39 @@ _SHARE = 20  # least ratio of the time between saving to the time of saving
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts, with the shard of them to read, and the file in which sums are kept.
+    """Texts, with the processes that read them, and the file in which sums are kept.
 
     Attributes:
         texts: a sentence, or several.
-        shard: (3, 64): the third of 64 shards. "torchrun": one shard for each process that ``torchrun`` started; the
-            result is of the whole corpus in the first process, and of its own shard in each other. None: the whole
-            corpus.
-        part: a .safetensors file to which sums are written every few seconds, and at the end; None: none. With
-            "torchrun" the file is of the whole corpus, and each process writes its own file beside it:
-            part-1-of-8.safetensors, ….
+        part: a .safetensors file to which sums are written every few seconds, so that a run that is killed can be
+            resumed; None: none. Short runs write none. The caller may remove it once the result is saved.
         resume: whether to continue from ``part``, if the file exists.
+        torchrun: whether the processes that ``torchrun`` started share the texts: the result is of all in the first
+            process, and of its own shard in each other. Each has its own part: part-1-of-8.safetensors, ….
         overlap: number of tokens that two pieces share. Texts that are too long for the model are cut into pieces; each
             query counts in the piece where it has more context, and the text counts as one sentence. None: a quarter of
             the most tokens that the model reads.
-        is_scratch: whether ``part`` is only for ``resume``. Runs of a few seconds then write none, and there is none of
-            the whole corpus with "torchrun". The caller may remove it once the result is saved.
 
     Raises:
-        ArgumentError: the shard does not exist; ``part`` has another suffix; ``resume`` without ``part``.
+        ArgumentError: ``part`` has another suffix; ``resume`` without ``part``.
 
     Examples:
-        >>> corpus = mhaviz.Corpus(["The cat sat on the mat.", "A dog barks."] * 4, shard=(1, 2))
+        >>> corpus = mhaviz.Corpus(["The cat sat on the mat.", "A dog barks."], part="part.safetensors", resume=True)
         >>> mhaviz.head_statistics("minilm", corpus).kinds[0].sentences
-        4
+        2
     """
 
     texts: str | Iterable[str | Sentence] = ()
-    shard: tuple[int, int] | Literal["torchrun"] | None = None
     part: str | Path | None = None
     resume: bool = False
+    torchrun: bool = False
     overlap: int | None = None
-    is_scratch: bool = False
 
     def __post_init__(self) -> None:
-        _ = self.own_shard
         if self.part is not None and Path(self.part).suffix.lower() != SUFFIX:
-            raise ArgumentError(f"{parameter('part')}: expected a name ending in {SUFFIX}, got {self.part}")
+            raise ArgumentError(f"`part`: expected a name ending in {SUFFIX}, got {self.part}")
         if self.resume and self.part is None:
-            raise ArgumentError(f"{parameter('resume')} continues from a part; name a {SUFFIX} file that keeps it")
+            raise ArgumentError(f"`resume` continues from a part; name a {SUFFIX} file that keeps it")
 
     @classmethod
     def of(cls, texts: "Texts") -> "Corpus":
@@ -85,19 +79,13 @@ class Corpus:
     @property
     def own_shard(self) -> Shard:
         """Shard of this process."""
-        if self.shard == "torchrun":
-            process = this_process()
-            return Shard(process.rank + 1, process.count)
-        if self.shard is None:
-            return Shard()
-        if isinstance(self.shard, str) or len(self.shard) != 2:
-            raise ArgumentError(f"shard: expected two numbers, such as (3, 64), or torchrun, got {quoted(self.shard)}")
-        return Shard(*self.shard)
+        process = this_process() if self.torchrun else Process()
+        return Shard(process.rank + 1, process.count)
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes read other shards."""
-        return self.shard == "torchrun" and not self.own_shard.is_whole
+        return not self.own_shard.is_whole
 
     @property
     def own_part(self) -> Path | None:
@@ -106,15 +94,10 @@ class Corpus:
             return None
         return part_of_process(Path(self.part), self.own_shard) if self.is_shared else Path(self.part)
 
-    @property
-    def keeps_at_end(self) -> bool:
-        """Whether ``own_part`` is always written at the end, and not only if it was written during the run."""
-        return not (self.is_scratch or self.is_shared)
-
     def require_nothing_kept(self) -> None:
-        """Raise ArgumentError if an earlier run left a part, whose name no user gave, that this run would overwrite."""
+        """Raise ArgumentError if an earlier run left a part that this run would overwrite."""
         path = self.own_part
-        if path is not None and path.exists() and not self.resume and not self.keeps_at_end:
+        if path is not None and path.exists() and not self.resume:
             raise ArgumentError(
                 f"{path} keeps sums of an earlier run; continue from it with {parameter('resume')}, or remove it"
             )
@@ -146,11 +129,10 @@ class Corpus:
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> Any:
-        """Run a study over the corpus or its shard, and return its result.
+        """Run a study over the corpus, or the shard of this process, and return its result.
 
-        The part is written from time to time, and at the end. A scratch part, or one of a process's shard, is written
-        at the end only if it was written before, so that a failure to show or save the result loses nothing. If such a
-        part cannot be written, there is a notice and no error.
+        The part is written from time to time, and, if it was, at the end, so that a failure to show or save the result
+        loses nothing. If it cannot be written, there is a notice and no error.
 
         Args:
             study: a study without sums.
@@ -161,7 +143,8 @@ class Corpus:
 
         Raises:
             ArgumentError: the corpus is empty.
-            MhavizError: texts that cannot be read; on ``resume``, a part of another study, or texts that have changed.
+            MhavizError: texts that cannot be read, or that other processes do not share; on ``resume``, a part of
+                another study, or texts that have changed.
         """
         if self.is_shared:
             connect()  # so that each process notices if another ends
@@ -179,7 +162,7 @@ class Corpus:
         plain = msgspec.to_builtins(options)  # as read from a file: with lists instead of tuples
 
         def part_at(progress: Progress) -> CorpusPart:
-            return CorpusPart(study.name, __version__, identities(), plain, shard, progress, source, study.arrays())
+            return CorpusPart(study.name, __version__, identities(), plain, shard, progress, study.arrays())
 
         after = Progress()
         if self.resume and path is not None:
@@ -193,40 +176,36 @@ class Corpus:
         sentences, block = with_block_size(self.sentences)
         block = after.block or block  # as the corpus may have grown since the part was written
         batches = CorpusBatches(sentences, first.lengths, longest, shard=shard, after=after, block=block, cut=cut_up)
-        keeps, saved, patience = self.keeps_at_end, time.monotonic(), _SECONDS
+        keeps, saved, patience = False, time.monotonic(), _SECONDS
         for batch in batches:
             study.read(models, batch.texts, batch.pieces, batch.numbers)
             on_progress(batch.done, batches.progress.taken)
             if path is not None and batch.ends_block and (start := time.monotonic()) - saved > patience:
-                keeps = self._save(part_at(batches.progress), path, on_notice)
+                keeps = _is_written(part_at(batches.progress), path, on_notice)
                 path = path if keeps else None
                 saved = time.monotonic()
                 patience = max(_SECONDS, _SHARE * (saved - start))
         progress = batches.progress
         if path is not None and keeps:
-            self._save(part_at(progress), path, on_notice)
+            _is_written(part_at(progress), path, on_notice)
         if self.is_shared and (parts := gathered(part_at(progress))) is not None:
-            whole = joined([(f"process {number}", one) for number, one in enumerate(parts)])
-            if self.part is not None and not self.is_scratch:
-                write_part(whole, Path(self.part))
-            study, progress, shard = study_of(whole), whole.progress, whole.shard
+            progress, shard = join_others(study, parts), Shard()
         tell_left_out(progress, longest, on_notice, self.overlap, shard.is_whole)
         return study.result(source_of(source, shard, progress), progress.too_long)
-
-    def _save(self, part: CorpusPart, path: Path, on_notice: Notice) -> bool:
-        """Write a part; return whether that succeeded. Raises MhavizError unless the part is a scratch part."""
-        try:
-            write_part(part, path)
-        except MhavizError as error:
-            if self.keeps_at_end:
-                raise
-            on_notice(f"this run cannot be resumed: {error}")
-            return False
-        return True
 
 
 Texts = str | Iterable[str | Sentence] | Corpus
 """A sentence, several sentences, or a corpus."""
+
+
+def _is_written(part: CorpusPart, path: Path, on_notice: Notice) -> bool:
+    """Write a part, and return whether that succeeded; if not, there is a notice."""
+    try:
+        write_part(part, path)
+    except MhavizError as error:
+        on_notice(f"this run cannot be resumed: {error}")
+        return False
+    return True
 
 
 def _resumed(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> Progress:
@@ -249,7 +228,7 @@ def _resumed(path: Path, part: CorpusPart, study: Study, on_notice: Notice) -> P
     if kept.shard != part.shard:
         raise MhavizError(f"{name} is shard {kept.shard}, and this is {part.shard}; name the file of this one")
     with as_one_line(f"cannot go on from {name}"):
-        study.join(study_of(kept))
+        study.join(kept.arrays)
     read = f"sentence {kept.progress.read:,}"
     on_notice(f"{name} is complete" if kept.progress.is_all else f"going on after {read}, where {name} has come to")
     return kept.progress

@@ -123,7 +123,7 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
         raise MhavizError(f"{path} was not saved by mhaviz; expected .npy, .npz, .safetensors or .pt from other tools")
     described = document.get("maps")
     if not isinstance(described, list) or not all(isinstance(one, dict) for one in described) or not described:
-        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap. mhaviz merge shows parts")
+        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
     return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
 
 

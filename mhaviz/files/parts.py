@@ -17,7 +17,7 @@ from mhaviz.files.texts import memory_of
 from mhaviz.files.writing import write_whole
 from mhaviz.memory import free_main_memory, shortage
 from mhaviz.results.corpus_part import SUFFIX, CorpusPart, ModelIdentity, Progress, Shard
-from mhaviz.results.saved_form import METADATA, describe_source, restore_source
+from mhaviz.results.saved_form import METADATA
 
 _MOST_OF_A_BLOCK = 2**16  # sentences that are read at once
 
@@ -26,7 +26,7 @@ _Short = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class _Description(msgspec.Struct):
-    """Description of a part in its file, without the source."""
+    """Description of a part in its file."""
 
     study: _Short
     mhaviz: _Short
@@ -40,8 +40,7 @@ def write_part(part: CorpusPart, path: Path) -> None:
     """Write a part, whole or not at all. Raises MhavizError if it cannot be written."""
     arrays = {name: np.ascontiguousarray(array) for name, array in part.arrays.items()}
     saved = _Description(part.study, part.version, part.models, dict(part.options), part.shard, part.progress)
-    about = describe_source(part.source) | msgspec.to_builtins(saved)
-    content = save(arrays, {METADATA: json.dumps(about)})
+    content = save(arrays, {METADATA: json.dumps(msgspec.to_builtins(saved))})
     write_whole([(path, lambda stream: stream.write(content))])
 
 
@@ -61,7 +60,7 @@ def read_part(path: Path) -> CorpusPart:
         description = json.loads(text)
         if "study" not in description:
             raise ContentError(
-                "it is not a part of a corpus; expected a file that heads or diff has saved with -o part.safetensors"
+                "it is not a part of a corpus; expected one that a run of heads or diff has kept to be resumed"
             )
         for name, array in held.items():
             if array.dtype != "float64":
@@ -75,14 +74,13 @@ def _restored(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> Corp
     progress = saved.progress
     if not 0 <= progress.read < 2**63 or not bool(progress.read) <= progress.block <= _MOST_OF_A_BLOCK:
         raise ValueError(f"progress: expected blocks of 1 to {_MOST_OF_A_BLOCK:,} sentences")
-    source = restore_source(description)
-    return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, progress, source, arrays)
+    return CorpusPart(saved.study, saved.mhaviz, saved.models, saved.options, saved.shard, progress, arrays)
 
 
 def require_version(part: CorpusPart, name: str) -> None:
     """Raise MhavizError if the part was made by another version of mhaviz, which may compute something else."""
     if part.version != __version__:
         raise MhavizError(
-            f"{name} was made by mhaviz {shortened(part.version)}, and this is {__version__}; make it again, or use "
+            f"{name} was made by mhaviz {shortened(part.version)}, and this is {__version__}; begin again, or use "
             f"that version"
         )

@@ -1,4 +1,7 @@
-"""Part of a study over a corpus: the sums of some of its sentences, and the models and options that they belong to."""
+"""Part of a study over a corpus: the sums of some of its sentences, and the models and options that they belong to.
+
+A run keeps its part to be resumed, and sends it to the first of several processes.
+"""
 
 import os
 from collections.abc import Mapping
@@ -7,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.errors import ArgumentError, counted, parameter
-from mhaviz.results.result import Source
+from mhaviz.errors import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,10 +23,10 @@ _LONGEST = 200  # bytes of a file's name: file systems allow 255, and the number
 
 @dataclass(frozen=True)
 class Shard:
-    """Shard of a corpus: its blocks ``number`` − 1, ``number`` − 1 + ``count``, …; ``number`` is from 1 to ``count``.
+    """Shard of a corpus, read by one of several processes: its blocks ``number`` − 1, ``number`` − 1 + ``count``, ….
 
     Raises:
-        ArgumentError: there is no such shard.
+        ValueError: ``number`` is not from 1 to ``count``, as in a broken file.
     """
 
     number: int = 1
@@ -32,10 +34,7 @@ class Shard:
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
-            raise ArgumentError(
-                f"{parameter('shard')}: expected a shard from 1 to the number of shards, such as 1/4 to 4/4, got "
-                f"{counted(self.number)}/{counted(self.count)}"
-            )
+            raise ValueError(f"expected a shard from 1/{counted(self.count)}, got {counted(self.number)}")
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -105,7 +104,6 @@ class CorpusPart:
         options: everything else that the numbers depend on, except the text, as plain JSON values.
         shard: the sentences that were read.
         progress: progress of the shard.
-        source: source of the result, as it is printed under a picture.
         arrays: the sums; see ``mhaviz.analyses.sums``.
     """
 
@@ -115,7 +113,6 @@ class CorpusPart:
     options: Mapping[str, Any]
     shard: Shard
     progress: Progress
-    source: Source
     arrays: "Mapping[str, NDArray[Any]]" = field(repr=False)
 
 

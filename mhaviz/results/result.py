@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mhaviz.errors import MhavizError, shortened
 
@@ -43,15 +43,9 @@ class Source:
 
     @property
     def sides(self) -> tuple["Source", "Source"]:
-        """Sources of A and B of a difference. Raises ValueError if the details, as of a file, do not hold them."""
-        first, second = (_of_side(side, self.details.get(side)) for side in ("first", "second"))
-        return first, second
-
-
-def _of_side(name: str, details: object) -> Source:
-    if not isinstance(details, Mapping) or not isinstance(details.get("footnote"), str):
-        raise ValueError(f"{name}: expected the source of one side, with a footnote, got {details!r:.40}")
-    return Source(details["footnote"], details)
+        """Sources of A and B of a difference."""
+        first, second = (cast(Mapping[str, object], self.details[side]) for side in ("first", "second"))
+        return Source(str(first["footnote"]), first), Source(str(second["footnote"]), second)
 
 
 def of_layer(layer: int | None) -> dict[str, int]:

@@ -190,8 +190,8 @@ def test_progress_and_errors(gpt2):
     assert told[-1][1] == 3
     with pytest.raises(ArgumentError, match="there is no head 4"):
         loaded.ablate(TEXTS, head=4)
-    with pytest.raises(ArgumentError, match="without shard and part"):
-        loaded.ablate(mhaviz.Corpus(TEXTS, shard=(1, 2)))
+    with pytest.raises(ArgumentError, match="without torchrun and part"):
+        loaded.ablate(mhaviz.Corpus(TEXTS, torchrun=True))
     with pytest.raises(ArgumentError, match="at least one sentence"):
         loaded.ablate([])
     with pytest.raises(ArgumentError, match="replicates"):

@@ -122,7 +122,7 @@ def test_parts_join_in_any_number(sentences, parts):
     for part in range(min(parts, len(sentences))):
         chosen = list(range(part, len(sentences), parts))
         arrays = studied(sentences, one_by_one, chosen).arrays()
-        joined.join(DifferenceStudy().restore(arrays))
+        joined.join(arrays)
     (one,), (other,) = whole.result(SOURCE).kinds, joined.result(SOURCE).kinds
     for name in ("mean", "spread", "largest"):
         np.testing.assert_allclose(getattr(one.divergence, name), getattr(other.divergence, name), rtol=1e-9, atol=1e-9)
@@ -194,4 +194,4 @@ def test_arrays_of_anybody(name, array):
     else:
         arrays[name] = array
     with pytest.raises(ValueError, match=name.split(".")[0]):
-        DifferenceStudy().restore(arrays)
+        DifferenceStudy().join(arrays)

@@ -63,7 +63,7 @@ def test_parts_are_joined(values, cuts):
 def test_joined_to_nothing_no_bit_changes(values):
     study, joined = Means(), Means()
     study.sums["self", 0] = of(values, [3, 7])
-    joined.join(Means().restore(study.arrays()))
+    joined.join(study.arrays())
     for name, array in study.arrays().items():
         assert joined.arrays()[name].tobytes() == array.tobytes(), name
 
@@ -97,4 +97,4 @@ def test_none():
 def test_arrays_of_anybody(name, array, message):
     arrays = {f"self.0.{own}": a for own, a in (of(np.ones((2, 2, 3))) | {name: array}).items() if a is not None}
     with pytest.raises(ValueError, match=message):
-        Means().restore(arrays)
+        Means().join(arrays)

@@ -12,7 +12,6 @@ from scipy.spatial.distance import jensenshannon
 import mhaviz
 from mhaviz.analyses import corpus_difference
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.files.parts import read_part, write_part
 from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.corpus_difference import corpus_difference_page
 
@@ -145,39 +144,21 @@ def same(one, other):
     return all(np.array_equal(one, other, one.dtype.kind == "f") for one, other in arrays)
 
 
-def test_shards_join_to_the_whole(model_folder, tmp_path):
+def test_processes_find_what_one_finds(model_folder, as_processes):
     before, after, tokenizer = shaken(model_folder("bert"))
     models = [mhaviz.load(model, tokenizer) for model in (before, after)]
     whole = mhaviz.diff_models(*models, MANY)
-    parts = [tmp_path / f"{number}.safetensors" for number in (1, 2, 3)]
-    shards = [
-        mhaviz.diff_models(*models, mhaviz.Corpus(MANY, shard=(i + 1, 3), part=path)) for i, path in enumerate(parts)
-    ]
-    assert (
-        sum(shard.kinds[0].divergence.sentences for shard in shards) == whole.kinds[0].divergence.sentences == len(MANY)
-    )
-    assert shards[1].source.details["shard"] == [2, 3]
-    forged = tmp_path / "forged.safetensors"
-    merged = mhaviz.merge(parts[::-1], part=forged)
-    assert merged.source == whole.source
-    (one,), (other,) = whole.kinds, merged.kinds
+    shared = as_processes(3, lambda rank: mhaviz.diff_models(*models, mhaviz.Corpus(MANY, torchrun=True)))
+    assert shared.source == whole.source
+    (one,), (other,) = whole.kinds, shared.kinds
     for name in ("mean", "spread"):
         np.testing.assert_allclose(vars(one.divergence)[name], vars(other.divergence)[name], rtol=1e-12)
     for name in ("largest", "sentence", "query", "key", "query_token", "key_token"):
         np.testing.assert_array_equal(vars(one.divergence)[name], vars(other.divergence)[name])
-    assert sum(head["above"] for head in merged.limited(fail_above=0.0).ranking) == 8
-    with pytest.raises(MhavizError, match="shard 2/3 is missing"):
-        mhaviz.merge(parts[::2])
-    part = read_part(forged)
-    for second in (None, 5, {"footnote": 5}):
-        details = dict(part.source.details, second=second)
-        write_part(replace(part, source=replace(part.source, details=details)), forged)
-        with pytest.raises(MhavizError, match="second: expected the source of one side, with a footnote, got "):
-            mhaviz.merge(forged)
-    swapped = tmp_path / "2.safetensors"
-    mhaviz.diff_models(*models[::-1], mhaviz.Corpus(MANY, shard=(2, 3), part=swapped))
-    with pytest.raises(MhavizError, match="differ in their model"):
-        mhaviz.merge(parts)
+    with pytest.raises(MhavizError, match="process 2 and process 1 differ in their model"):
+        as_processes(
+            2, lambda rank: mhaviz.diff_models(*models[:: -1 if rank else 1], mhaviz.Corpus(MANY, torchrun=True))
+        )
 
 
 def test_a_run_that_was_killed_goes_on(model_folder, tmp_path, monkeypatch):
@@ -202,4 +183,5 @@ def test_a_run_that_was_killed_goes_on(model_folder, tmp_path, monkeypatch):
     )
     assert counted[0] > 60, "the first sentences were not read again"
     assert same(resumed, whole)
-    assert same(mhaviz.merge([part]), whole)
+    kept = mhaviz.diff_models(*models, mhaviz.Corpus(MANY, part, resume=True), on_progress=pytest.fail)
+    assert same(kept, whole)

@@ -77,23 +77,20 @@ def test_of_few_texts_at_several_depths_there_is_no_interval(loaded):
     assert np.isnan([effects.change.low, effects.change.high]).all()
 
 
-def test_parts_know_what_they_are_of(loaded, tmp_path):
-    whole = loaded.head_statistics(TEXTS * 20, probe=NEEDLE, replicates=50, seed=3)
-    paths = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
-    for number, path in enumerate(paths, start=1):
-        loaded.head_statistics(
-            mhaviz.Corpus(TEXTS * 20, shard=(number, 2), part=path), probe=NEEDLE, replicates=50, seed=3
-        )
-    merged = mhaviz.merge(paths)
-    assert (merged.probe, merged.replicates, merged.seed) == (NEEDLE, 50, 3)
+def test_processes_share_the_texts_of_a_probe(loaded, as_processes):
+    def read(texts, seed=3):
+        return loaded.head_statistics(texts, probe=NEEDLE, replicates=50, seed=seed)
+
+    whole = read(TEXTS * 20)
+    shared = as_processes(2, lambda rank: read(mhaviz.Corpus(TEXTS * 20, torchrun=True)))
+    assert (shared.probe, shared.replicates, shared.seed) == (NEEDLE, 50, 3)
     for name in STATISTICS:
         for field in ("mean", "spread", "low", "high", "chance"):
-            one, other = (getattr(found.kinds[0].number(name), field) for found in (whole, merged))
+            one, other = (getattr(found.kinds[0].number(name), field) for found in (whole, shared))
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=f"{name} {field}")
-        np.testing.assert_array_equal(whole.kinds[0].number(name).counts, merged.kinds[0].number(name).counts)
-    loaded.head_statistics(mhaviz.Corpus(TEXTS * 20, shard=(2, 2), part=paths[1]), probe=NEEDLE, replicates=50, seed=4)
-    with pytest.raises(mhaviz.MhavizError, match="seed"):
-        mhaviz.merge(paths)
+        np.testing.assert_array_equal(whole.kinds[0].number(name).counts, shared.kinds[0].number(name).counts)
+    with pytest.raises(mhaviz.MhavizError, match="differ in their seed"):
+        as_processes(2, lambda rank: read(mhaviz.Corpus(TEXTS * 20, torchrun=True), rank))
 
 
 def test_a_row_a_head_and_number(repeats, tmp_path):

@@ -389,32 +389,20 @@ def test_what_two_models_cannot_do(mhaviz, shaken_folder, words, status, message
     assert message in result.err
 
 
-def test_a_corpus_in_parts(mhaviz, shaken_folder):
+def test_a_corpus(mhaviz, shaken_folder):
     Path("many.txt").write_text("".join(f"the cat {'sat ' * (i % 4)}\na dog\n" for i in range(30)))
     command = ("diff", shaken_folder, "shaken", "--file", "many.txt", "--device", "cpu", "-q")
-    whole = json.loads(mhaviz(*command, "--json").out)
-    for number in (1, 2):
-        result = mhaviz(*command, "--shard", f"{number}/2", "-o", f"p{number}.safetensors")
-        assert (result.status, result.err) == (0, "")
-    result = mhaviz("merge", "p1.safetensors", "p2.safetensors", "--json", "--fail-above", "0")
+    result = mhaviz(*command, "--json", "--fail-above", "0")
     assert result.status == 3
-    merged = json.loads(result.out)
-    assert merged["source"] == whole["source"]
-    for name in ("mean", "spread", "largest", "sentence", "query"):
-        np.testing.assert_allclose(merged["kinds"][0][name], whole["kinds"][0][name], rtol=1e-12)
-    assert all(head["above"] for head in merged["ranking"])
-    assert "mhaviz merge shows parts" in mhaviz("show", "p1.safetensors").err
-    result = mhaviz("merge", "p2.safetensors")
-    assert (result.status, result.err) == (1, "mhaviz: shard 1/2 is missing; give all 2 shards\n")
-    result = mhaviz("merge", "p1.safetensors", "p2.safetensors", "--top", "3")
-    assert (result.status, "--top: not for parts of diff" in result.err) == (2, True)
-    assert "Missing argument 'B'" in mhaviz("diff", "p1.safetensors").err
-    assert "--resume: for models" in mhaviz("diff", "p1.safetensors", "p2.safetensors", "--resume").err
-    words = [head[name] for head in merged["ranking"] for name in ("query_token", "key_token")]
+    whole = json.loads(result.out)
+    assert all(head["above"] for head in whole["ranking"])
+    words = [head[name] for head in whole["ranking"] for name in ("query_token", "key_token")]
     assert {word.strip() for word in words} <= {"the", "cat", "sat", "a", "dog", "[CLS]", "[SEP]", "[UNK]"}
-    assert all(head["low"] < head["mean"] < head["high"] for head in merged["ranking"])
-    assert mhaviz(*command, "--resume", "-o", "p.safetensors", "-o", "p.json").status == 0
+    assert all(head["low"] < head["mean"] < head["high"] for head in whole["ranking"])
+    assert mhaviz(*command, "--resume", "-o", "p.json").status == 0
     assert json.loads(Path("p.json").read_text())["kinds"] == whole["kinds"]
+    assert "Missing argument 'B'" in mhaviz("diff", "p.json").err
+    assert "--resume: for models" in mhaviz("diff", "p.json", "p.json", "--resume").err
 
 
 def test_texts_that_differ_are_said_and_with_a_limit_refused(mhaviz, seeds):

@@ -58,7 +58,6 @@ OF_FILES = [
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
     ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
-    ("merge p.safetensors q.safetensors", lambda: package.merge(["p.safetensors", "q.safetensors"])),
     ("record program.py", lambda: recorded()),
     ("record --show heads program.py", lambda: recorded(statistics=True)),
 ]
@@ -82,9 +81,6 @@ def files(mhaviz, model_folder, tmp_path, monkeypatch):
         "import torch\ntorch.manual_seed(0)\nq = torch.randn(1, 2, 4, 8)\n"
         "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
     )
-    for number, name in enumerate("pq", 1):
-        words = ("--model", "bert", "--file", "t.txt", "--shard", f"{number}/2", "-o", f"{name}.safetensors", "-q")
-        assert mhaviz("heads", *words).status == 0
 
 
 @pytest.mark.parametrize(("command", "study"), OF_FILES, ids=[command for command, _ in OF_FILES])

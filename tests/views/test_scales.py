@@ -14,6 +14,7 @@ from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.attention import attention_page
+from mhaviz.pages.blocks import matrices
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import NORM

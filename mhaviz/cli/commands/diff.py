@@ -18,7 +18,7 @@ from mhaviz.cli.shared.change_limits import (
     verdict,
 )
 from mhaviz.cli.shared.console import corpus_progress
-from mhaviz.cli.shared.corpora import CorpusOptions
+from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import ArrayKind, Device, Dtype, Heads, array_option, load_model, model_option
 from mhaviz.cli.shared.parsing import number_or_auto, parsed
@@ -26,7 +26,6 @@ from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import PAGE_SUFFIXES
 from mhaviz.processes import this_process
-from mhaviz.results.corpus_part import SUFFIX
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
@@ -130,7 +129,6 @@ def diff(
     mhaviz diff before.safetensors after.safetensors --fail-above 0.05
     mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
-    mhaviz diff path/to/A path/to/B --file corpus.txt --shard 3/64 -o part-3.safetensors
 
     A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
     many tokens, which --fail-above and --fail-above-row refuse. Maps of the same sentence, layer and kind are compared,
@@ -138,16 +136,13 @@ def diff(
     are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
     common.
 
-    Output: a {PAGE_SUFFIXES} file; .safetensors: sums of two models, for mhaviz merge.
+    Output: a {PAGE_SUFFIXES} file.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows. Under torchrun, it is 1 for every failure: save a part, and run mhaviz merge.
+    or --fail-above-row allows. Under torchrun, it is 1 for every failure.
     """
     reads = pair.file is not None
-    delivery.check(
-        [before, after, *([pair.file] if pair.file else [])],
-        (*PAGE_SUFFIXES, SUFFIX) if reads else PAGE_SUFFIXES,
-    )
+    delivery.check([before, after, *([pair.file] if pair.file else [])], PAGE_SUFFIXES)
     style, limits = style_of(looks), allowed.limits
     if not reads:
         if loading := [*given(pair), *given(corpus)]:
@@ -167,7 +162,7 @@ def diff(
 
     from mhaviz.api.corpus_difference import diff_models
 
-    with verdict() as reach, corpus.keeping(texts, delivery):
+    with verdict() as reach, keeping(texts, delivery):
         first, second = (load_model(str(one), delivery, pair.device, dtype=pair.dtype) for one in (before, after))
         delivery.tell(*dict.fromkeys([*first.notices, *second.notices]))
         with corpus_progress(delivery.quiet) as on_progress:
@@ -186,7 +181,7 @@ def diff(
             )
         if this_process().is_first:  # only it has the whole result
             reach(require_models_alike, difference)
-        corpus.deliver(difference, delivery, style)
+        delivery.deliver(difference, style)
 
 
 def _diff_of_files(

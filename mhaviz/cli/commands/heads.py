@@ -6,14 +6,13 @@ import typer
 
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
-from mhaviz.cli.shared.corpora import CorpusOptions
+from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
 from mhaviz.pages.registry import HEAD_SUFFIXES
-from mhaviz.results.corpus_part import SUFFIX
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
@@ -56,7 +55,6 @@ def heads(
     mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
     mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
-    mhaviz heads --model path/to/bert --file corpus.txt --shard 3/64 -o part-3.safetensors
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
     For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
@@ -66,14 +64,14 @@ def heads(
 
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
-    Output: a {HEAD_SUFFIXES} file; .safetensors: sums, for mhaviz merge and --resume.
+    Output: a {HEAD_SUFFIXES} file.
     """
-    delivery.check([file] if file else [], (*HEAD_SUFFIXES, SUFFIX))
+    delivery.check([file] if file else [], HEAD_SUFFIXES)
     style = style_of(picture, cmap=cmap)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)
-    with corpus.keeping(texts, delivery):
+    with keeping(texts, delivery):
         loaded = checkpoint.load(delivery)
         with corpus_progress(delivery.quiet) as on_progress:
             found = loaded.head_statistics(
@@ -90,4 +88,4 @@ def heads(
                 on_progress=on_progress,
                 **(languages or {}),
             )
-        corpus.deliver(found, delivery, style, order=order, notice=quotes_notice(sentences))
+        delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))

@@ -10,13 +10,11 @@ import typer
 
 from mhaviz.cli.command import asked, given
 from mhaviz.cli.shared.console import progress
-from mhaviz.cli.shared.corpora import part_among
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.writing import write_whole
 from mhaviz.pages.registry import RESULT_SUFFIXES
-from mhaviz.results.corpus_part import SUFFIX
 from mhaviz.views.formats import check_outputs
 
 if TYPE_CHECKING:
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 # Words of a sentence, and dots per inch, that a class can read on a wall.
 _WORDS = 10
 _DPI = 80
+
+_SUFFIX = ".safetensors"  # of a checkpoint
 
 _training_option = partial(typer.Option, rich_help_panel="The training")
 
@@ -90,11 +90,11 @@ def train(
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
     inputs = [Path(corpus)]
-    delivery.check(inputs, (*RESULT_SUFFIXES, SUFFIX))
+    delivery.check(inputs, (*RESULT_SUFFIXES, _SUFFIX))
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
-    if (path := part_among(delivery)) is None:
-        raise ArgumentError(f"expected a file for the checkpoint, such as -o {Path(corpus).stem}{SUFFIX}, got none")
+    if (path := _checkpoint_among(delivery)) is None:
+        raise ArgumentError(f"expected a file for the checkpoint, such as -o {Path(corpus).stem}{_SUFFIX}, got none")
 
     from mhaviz.api.evaluation import read_corpus
     from mhaviz.devices import resolve_device
@@ -127,6 +127,14 @@ def train(
             pictures.deliver(checkpoint.record(chosen_device))
     if not delivery.json:
         delivery.tell(_next_command(path, " ".join(filmed_pair(learnt_from).source)))
+
+
+def _checkpoint_among(delivery: Delivery) -> Path | None:
+    """Return the .safetensors file among the outputs; None: there is none. Raises ArgumentError if there are two."""
+    paths = [path for path in delivery.paths if path.suffix.lower() == _SUFFIX]
+    if len(paths) > 1:
+        raise ArgumentError(f"expected one {_SUFFIX} file among the outputs, got {len(paths)}; name one")
+    return paths[0] if paths else None
 
 
 def _next_command(path: Path, sentence: str) -> str:

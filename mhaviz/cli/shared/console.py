@@ -21,7 +21,6 @@ _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: room for a path; more t
 
 _OTHER_NAMES = {
     "causal": "--mask",
-    "part": "--output",
     "device_map": "--device",
     "max_memory": "--device",
     "revision": "--model NAME@REVISION",

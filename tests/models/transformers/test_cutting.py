@@ -158,22 +158,22 @@ def test_two_models_are_compared_on_pieces(short):
     ]
 
 
-def test_shards_with_long_texts_join_to_the_whole(short, tmp_path):
+def test_processes_share_long_texts(short, as_processes):
     _, _, loaded = short
     texts = [LONG if i % 5 == 0 else "the cat sat" for i in range(40)]
     whole = loaded.head_statistics(mhaviz.Corpus(texts, overlap=4))
-    parts = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
-    for number, part in enumerate(parts, start=1):
-        loaded.head_statistics(mhaviz.Corpus(texts, overlap=4, shard=(number, 2), part=part))
-    merged = mhaviz.merge(parts)
+
+    def read(rank, overlap=4):
+        return loaded.head_statistics(mhaviz.Corpus(texts, overlap=overlap, torchrun=True))
+
+    shared = as_processes(2, read)
     for name in ("entropy", "previous"):
-        one, other = (getattr(found.kinds[0], name) for found in (whole, merged))
+        one, other = (getattr(found.kinds[0], name) for found in (whole, shared))
         assert (one.sentences, one.queries) == (other.sentences, other.queries)
         np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
         np.testing.assert_allclose(one.spread, other.spread, rtol=1e-9)
-    loaded.head_statistics(mhaviz.Corpus(texts, overlap=3, shard=(2, 2), part=parts[1]))
     with pytest.raises(MhavizError, match=r"differ in their overlap"):
-        mhaviz.merge(parts)
+        as_processes(2, lambda rank: read(rank, 4 - rank))
 
 
 def test_pieces_of_what_an_encoder_reads_beside_a_decoder():

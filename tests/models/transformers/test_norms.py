@@ -289,7 +289,7 @@ def test_half_precision_and_models_as_they_were(pretrained):
     assert all(torch.equal(p, before[name]) for name, p in made.named_parameters())
 
 
-def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, tmp_path):
+def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, as_processes):
     """Each row of norms divided by its sum, in place of weights; parts join as they do of weights."""
     loaded = mhaviz.load(str(model_folder("bert")))
     texts = [TEXT, "a dog ran"]
@@ -303,14 +303,12 @@ def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, tm
         np.testing.assert_allclose(kind.first.mean[layer], first, rtol=CLOSE)
         np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=CLOSE)
     assert "shares of each query's norms" in str(statistics.to_html())
-    for k in (1, 2):
-        loaded.head_statistics(mhaviz.Corpus(texts, shard=(k, 2), part=tmp_path / f"{k}.safetensors"), show="norms")
-    joined = mhaviz.merge([tmp_path / "1.safetensors", tmp_path / "2.safetensors"])
-    assert joined.are_of_norms
-    np.testing.assert_allclose(joined.kinds[0].first.mean, kind.first.mean, rtol=1e-9)
-    loaded.head_statistics(mhaviz.Corpus(texts, shard=(2, 2), part=tmp_path / "2.safetensors"))
+    corpus = mhaviz.Corpus(texts, torchrun=True)
+    shared = as_processes(2, lambda rank: loaded.head_statistics(corpus, show="norms"))
+    assert shared.are_of_norms
+    np.testing.assert_allclose(shared.kinds[0].first.mean, kind.first.mean, rtol=1e-9)
     with pytest.raises(MhavizError, match=r"differ in their show: None, and 'norms'"):
-        mhaviz.merge([tmp_path / "1.safetensors", tmp_path / "2.safetensors"])
+        as_processes(2, lambda rank: loaded.head_statistics(corpus, show="weights" if rank else "norms"))
 
 
 def test_heads_and_layers_that_are_chosen(pretrained):
