@@ -28,14 +28,12 @@ from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind, Text, Tokens
 from mhaviz.results.head_statistics import (
     EDGES,
     N_BINS,
-    SHOWN,
     SINK_ABOVE,
     STATISTICS,
     Average,
     HeadAverages,
     HeadStatistics,
 )
-from mhaviz.results.quantity import ShownNumbers
 from mhaviz.results.result import Source
 
 _FIRST, _SINK, _ENTROPY, _DISTANCE, _RETRIEVAL, _NEEDLE_PLACE = map(
@@ -58,21 +56,16 @@ class HeadStudy(Study):
         bootstrap: bootstrap of the intervals.
         probe: what the sentences are generated for; None: they come from a corpus or a program.
         needle: ids of a needle that is in each sentence twice; empty: none.
-        show: "weights" or "norms". Parts of the one cannot be merged with parts of the other.
     """
 
     name = "heads"
 
     def __init__(
-        self,
-        bootstrap: Bootstrap | None = None,
-        probe: Probe | None = None,
-        needle: Sequence[int] = (),
-        show: ShownNumbers = "weights",
+        self, bootstrap: Bootstrap | None = None, probe: Probe | None = None, needle: Sequence[int] = ()
     ) -> None:
         super().__init__()
         self._bootstrap, self._probe = bootstrap or Bootstrap(), probe
-        self._needle, self._show = tuple(needle), show
+        self._needle = tuple(needle)
         self._counted: _Counted | None = None
         self._pieces = Pieces()
 
@@ -99,7 +92,7 @@ class HeadStudy(Study):
         if counted is None or not counted.is_of(seen, numbers):  # all layers of a forward pass have the same tokens
             drawn = poisson_weights(numbers, self._bootstrap)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
-        weights = seen.call.shares().nan_to_num(nan=0.0)  # NaN of padding; not in place, as the program may own them
+        weights = seen.call.weights().nan_to_num(nan=0.0)  # NaN of padding; not in place, as the program may own them
         site = seen.site.kind, seen.site.layer
         sums = self.of(*site, weights.shape[1])
         whole, (totals, chance, queries) = self._pieces.joined(
@@ -122,8 +115,7 @@ class HeadStudy(Study):
     @property
     def options(self) -> dict[str, Any]:
         """See ``Study.options``."""
-        of_norms = {} if self._show == "weights" else {SHOWN: self._show}
-        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)} | of_norms
+        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)}
 
     def read(
         self,

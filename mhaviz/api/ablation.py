@@ -1,20 +1,17 @@
 """Ablation of heads over a corpus: how much the output changes when one head at a time is zeroed."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
 from mhaviz.analyses.bootstrap import Bootstrap
-from mhaviz.attention.model import CorpusModel, Site
+from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import MOST_TOKENS, CorpusBatches
 from mhaviz.corpus.corpus import Corpus, Texts, tell_left_out
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.probes import Probe, RandomRepeats
 from mhaviz.models.load import Notice
 from mhaviz.results.ablation import Ablation
-
-HeadNumber = tuple[int, int]
-"""Head as (layer, head), both counted from 0."""
 
 
 def ablation(
@@ -49,22 +46,3 @@ def ablation(
         done = batch.done
     tell_left_out(batches.progress, model.max_length, on_notice)
     return replace(study.result(model.describe(), batches.progress.too_long), probe=probe)
-
-
-def without_heads(model: CorpusModel, heads: Iterable[HeadNumber]) -> CorpusModel:
-    """Return the model with the output of these heads zeroed, in each kind of attention that has them.
-
-    Raises:
-        ArgumentError: there is no such head, or heads of this model cannot be zeroed.
-    """
-    found: list[tuple[Site, int]] = []
-    for layer, head in heads:
-        sites = [site for site in model.sites() if site.layer == layer and 0 <= head < site.n_heads]
-        if not sites:
-            layers = {site.layer for site in model.sites()}
-            raise ArgumentError(
-                f"{parameter('without')}: expected a layer from {min(layers)} to {max(layers)} and one of its heads, "
-                f"from 0 to {model.n_heads - 1}, got layer {layer}, head {head}"
-            )
-        found += [(site, head) for site in sites]
-    return model.zeroing(found)

@@ -11,7 +11,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import outline, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
-from mhaviz.api.ablation import HeadNumber, ablation, without_heads
+from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
@@ -30,10 +30,10 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
-from mhaviz.results.head_statistics import SHOWN, HeadStatistics
+from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
-from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, ShownNumbers, require_shown
+from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, require_shown
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
 from mhaviz.results.trace import ShapeTrace
@@ -231,7 +231,7 @@ class LoadedModel:
             (2, 6, 6)
             >>> attention.save("cat.svg")
         """
-        require_shown(show, ShownMaps)
+        require_shown(show)
         asked = Pooling(size, pool, window)
         if hide_special and window is not None:
             raise ArgumentError(
@@ -527,8 +527,6 @@ class LoadedModel:
         *,
         layer: Numbers = None,
         kind: Kind | None = None,
-        without: Iterable[HeadNumber] = (),
-        show: ShownNumbers = "weights",
         examples: int = 0,
         source_language: str | None = None,
         target_language: str | None = None,
@@ -544,8 +542,6 @@ class LoadedModel:
             texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which
                 processes can share, and which is saved while it is read, to be resumed.
             layer, kind: as in ``attend``.
-            without: heads whose output is zeroed meanwhile, each as (layer, head).
-            show: "weights"; or "norms", divided by the sum of their row; see ``attend``.
             examples: number of texts whose weights are kept for a page for the browser: the first ones of at most 512
                 tokens, and fewer if the page would be too large.
             source_language, target_language: as in ``attend``.
@@ -557,29 +553,22 @@ class LoadedModel:
             on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
         Raises:
-            ArgumentError: the model has no such attention, or no such head to zero, or cannot read many texts.
-            MhavizError: the model can read none of the texts; a saved part belongs to another computation; a text has
-                changed since; or W_O, which norms need, cannot be found.
+            ArgumentError: the model has no such attention, or cannot read many texts.
+            MhavizError: the model can read none of the texts; a saved part belongs to another computation, or a text
+                has changed since.
 
         Examples:
             >>> found = mhaviz.head_statistics("minilm", ["The cat sat on the mat.", "A dog barks."])
             >>> found.kinds[0].previous.mean.shape  # (n_layers, n_heads)
             (6, 12)
         """
-        require_shown(show, ShownNumbers)
-        model = self.corpus_model(layer, kind)
-        if without := tuple(without):
-            model = without_heads(self.corpus_model(), without).select(model.layers, model.kind)
-        model = model.speaking(source_language, target_language)
-        source = model.describe()
-        if show == "norms":
-            model, source = model.with_norms(), replace(source, details={**source.details, SHOWN: show})
+        model = self.corpus_model(layer, kind).speaking(source_language, target_language)
         corpus, bootstrap, needle = Corpus.of(texts).probed(model, probe, Bootstrap(replicates, seed))
         shown: list[Sentence] = []
         is_first = not corpus.is_shared or corpus.own_shard.number == 1
         corpus = replace(corpus, texts=watched(corpus.sentences, model, examples * is_first, shown))
-        study = HeadStudy(bootstrap, probe, needle, show)
-        found: HeadStatistics = corpus.read(study, [model], source, on_notice, on_progress)
+        study = HeadStudy(bootstrap, probe, needle)
+        found: HeadStatistics = corpus.read(study, [model], model.describe(), on_notice, on_progress)
         return replace(found, examples=next(iter(attentions_of([model], shown, on_notice)), None))
 
     def ablate(

@@ -41,8 +41,8 @@ class AttentionCall:
         softcap: scores become softcap · tanh(score / softcap) (Gemma 2, arXiv 2408.00118, section 2); None: no cap.
         sinks: (n_heads,), scores that take part in the softmax and are then dropped, so that rows sum to less than 1
             (gpt-oss; Xiao et al. 2023, arXiv 2309.17453); None: no sinks.
-        value_norms: (batch_size, n_heads, k_length), ‖v_j W_O‖ of each key. ``shares`` and maps multiply weights by
-            these; None: they use the weights alone.
+        value_norms: (batch_size, n_heads, k_length), ‖v_j W_O‖ of each key. Maps multiply weights by these; None:
+            they use the weights alone.
     """
 
     query: Tensor
@@ -112,10 +112,6 @@ class AttentionCall:
     def weights(self, start: int = 0, end: int | None = None) -> Tensor:
         """Compute A = softmax(S), in the shape of ``scores``. A query that sees no key has weights of 0."""
         return self.weigh(self.scores(start, end), in_place=True)
-
-    def shares(self) -> Tensor:
-        """Compute the weights of all queries, or with ``value_norms`` their products, each row divided by its sum."""
-        return shares_of(self.weights(), self.value_norms)
 
     def weigh(self, S: Tensor, in_place: bool = False) -> Tensor:
         """Compute the weights from scores S; ``in_place``: S may be overwritten."""
@@ -344,10 +340,6 @@ class AttentionWeights:
         given = self.given[:, :, start:end]
         return given if given.dtype == torch.float64 else given.float()
 
-    def shares(self) -> Tensor:
-        """As in ``AttentionCall``."""
-        return shares_of(self.weights(), self.value_norms)
-
     def visible(self) -> Tensor:
         """Return ``seen``, or where it is not known which weights are above 0: bool, in the shape of the weights."""
         return self.weighed() if self.seen is None else self.seen
@@ -380,14 +372,6 @@ class AttentionWeights:
     def arranged(self, arrange: Callable[[Tensor], Tensor]) -> "AttentionWeights":
         """Return the weights, and which keys are seen, as ``arrange`` cuts or orders them; not the norms."""
         return replace(self, given=arrange(self.given), seen=None if self.seen is None else arrange(self.seen))
-
-
-def shares_of(A: Tensor, norms: Tensor | None) -> Tensor:
-    """Return A · norms, each row divided by its sum; None: A itself. Shapes as in ``times_norms``."""
-    if norms is None:
-        return A
-    parts = A * norms[:, :, None].to(A.dtype)
-    return parts / parts.sum(dim=-1, keepdim=True).clamp_(min=torch.finfo(A.dtype).tiny)
 
 
 def times_norms(A: Tensor, norms: Tensor | None) -> Tensor:

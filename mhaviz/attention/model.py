@@ -398,7 +398,8 @@ class CorpusModel(Model):
     "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
 
     Attributes:
-        zeroed: heads whose output is zeroed, as pairs of ``Site.number`` and the number of the head.
+        zeroed: heads whose output is zeroed in what ``predictor`` predicts, as pairs of ``Site.number`` and the number
+            of the head.
     """
 
     zeroed: frozenset[tuple[int, int]] = frozenset()
@@ -449,9 +450,9 @@ class CorpusModel(Model):
 
     @abstractmethod
     def zeroing(self, heads: Collection[tuple[Site, int]]) -> Self:
-        """Return the model with the output of these heads zeroed.
+        """Return the model with the output of these heads zeroed in what its ``predictor`` predicts.
 
-        When it runs, MhavizError is raised if the output of an attention cannot be replaced.
+        When that runs, MhavizError is raised if the output of an attention cannot be replaced.
         """
 
 

@@ -156,7 +156,6 @@ class Corpus:
             "layers": None if first.layers is None else sorted(first.layers),
             "overlap": self.overlap,
             "languages": first.language_codes,
-            **({"zeroed": sorted(map(list, first.zeroed))} if first.zeroed else {}),
             **study.options,
         }
         plain = msgspec.to_builtins(options)  # as read from a file: with lists instead of tuples

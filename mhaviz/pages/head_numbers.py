@@ -31,7 +31,7 @@ class Measure:
 
     Attributes:
         name: name of the number in the result, and title of its column or panel.
-        meaning: explanation; "{weight}" and "{place}" in it are replaced.
+        meaning: explanation; "": weight on ``place``.
         unit: name and unit, "entropy, nats". Numbers of one unit share a scale in the page for the browser.
         decimals: decimals of the number.
         low_first: whether heads are ranked from the lowest number on.
@@ -39,15 +39,16 @@ class Measure:
     """
 
     name: str
-    meaning: str = "{weight} on {place}"
+    meaning: str = ""
     unit: str = "weight"
     decimals: int = 2
     low_first: bool = False
     place: str = ""
 
-    def described(self, weight: str = "weight") -> str:
-        """Return the meaning: "weight on the first token"."""
-        return self.meaning.format(weight=weight, place=self.place)
+    @property
+    def described(self) -> str:
+        """The meaning: "weight on the first token"."""
+        return self.meaning or f"weight on {self.place}"
 
     def text(self, number: float) -> str:
         """Return a number as text."""
@@ -122,7 +123,6 @@ class Ranking:
         measures: their numbers.
         replicates: number of bootstrap replicates of the intervals.
         texts: what the means are over, "sentences".
-        weight: replaces "{weight}" in the meanings.
     """
 
     kinds: Sequence[HeadsOfKind]
@@ -130,7 +130,6 @@ class Ranking:
     measures: Sequence[Measure]
     replicates: int
     texts: str
-    weight: str = ""
 
     @cached_property
     def known(self) -> list[Measure]:
@@ -203,7 +202,7 @@ class Ranking:
         notes = [_CHANCE] * any(map(any, chances.values()))
         if self.replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
             notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
-        notes.append(f"{first.name}: {first.described(self.weight)}")
+        notes.append(f"{first.name}: {first.described}")
         notes += [f"95 %: of the means of {self.replicates:,} bootstrap replicates over {texts}"] * has_interval
         if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
             notes.append(f"±: standard deviation between {texts}")
@@ -221,7 +220,7 @@ class Ranking:
         notes = [f"whisker: {WHISKER.format(self.replicates, self.texts)}"]
         notes = notes * any(not math.isnan(dot.low) for dot in dots)
         notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
-        label = f"{measure.name}: {measure.described(self.weight)}"
+        label = f"{measure.name}: {measure.described}"
         return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()
 
     def panels(self, scales: Mapping[str, Scale]) -> Iterator[Matrices]:
@@ -233,18 +232,17 @@ class Ranking:
 
     def lesson(self, model: str) -> str:
         """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
-        measure, weight, heads = self.measure, self.weight, self.means
+        measure, heads = self.measure, self.means
         if not heads:
             return f"{model}: {counted(len(self.heads), 'head')}"
         (name, first), means = heads[0], [mean for _, mean in heads]
         n_most, n = sum(mean > _MOST_OF_IT for mean in means), len(means)
-        whole = weight.removeprefix("share of the ")
         if measure.place and n_most > 1:
-            return f"{model}: {n_most:,} of {n:,} heads put most of their {whole} on {measure.place}"
+            return f"{model}: {n_most:,} of {n:,} heads put most of their weight on {measure.place}"
         if measure.place and n_most:
             who = f"only {name} of {n:,} heads" if n > 1 else name
-            return f"{model}: {who} puts most of its {whole} on {measure.place}"
-        what = f"{weight} on {measure.place}" if measure.place else measure.name
+            return f"{model}: {who} puts most of its weight on {measure.place}"
+        what = f"weight on {measure.place}" if measure.place else measure.name
         unit = measure.unit.removeprefix(measure.name).replace(",", "") if measure.unit.startswith(measure.name) else ""
         amount, end = f"{measure.text(first)}{unit}", "lowest" if measure.low_first else "highest"
         if n == 1:

@@ -17,10 +17,9 @@ from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.pages.words import left_out_text, one_text, texts_of
 from mhaviz.results.head_statistics import SINK_ABOVE, HeadAverages, HeadStatistics
-from mhaviz.results.quantity import NORM
 
 MEASURES = (
-    Measure("entropy", "−Σ a ln a, a the {weight} on each key, in nats", "entropy, nats", low_first=True),
+    Measure("entropy", "−Σ a ln a, a the weight on each key, in nats", "entropy, nats", low_first=True),
     Measure("distance", "Σ a |i − j| of query i and keys j, in tokens", "distance, tokens", decimals=1),
     Measure("itself", place="the query's own position"),
     Measure("previous", place="the token before, where there is one"),
@@ -30,7 +29,7 @@ MEASURES = (
     Measure("copies", place="earlier copies of the query's token, where there are any"),
     Measure("induction", place="what followed earlier copies of the query's token, where there are any"),
     Measure("sink", f"how often the mean of first is above {SINK_ABOVE:g}", "share"),
-    Measure("retrieval", "how often a token of a needle gets the largest {weight} where it is read", "share"),
+    Measure("retrieval", "how often a token of a needle gets the largest weight where it is read", "share"),
     Measure("needle", place="the token of the needle that is read"),
 )
 """All statistics, in the order of panels and columns."""
@@ -42,7 +41,7 @@ USUAL_ORDER = Order(MEASURES[0].name)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
     s, scales, texts = statistics, measure_scales(statistics), f"{one_text(statistics.probe, statistics.is_recorded)}s"
-    ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts, weight_text(s))
+    ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts)
     notes = counts_text(s), *_sink_texts(s), left_out_text(s.too_long), s.source.remark
 
     blocks: tuple[Block, ...] = (
@@ -52,12 +51,8 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         Text((_meanings(ranking),), "quiet"),
         Text(tuple(filter(None, notes)), "quiet"),
     )
-    return Page(ranking.lesson(s.source.model), blocks, s.source.footnote, _reading_text(s))
-
-
-def weight_text(statistics: HeadStatistics) -> str:
-    """Return what the statistics are of: a "weight", or a "share of the norms"."""
-    return "share of the norms" if statistics.are_of_norms else "weight"
+    reading = reading_text([kind.entropy.mean for kind in s.kinds])
+    return Page(ranking.lesson(s.source.model), blocks, s.source.footnote, reading)
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
@@ -77,7 +72,7 @@ def _meanings(ranking: Ranking) -> str:
         known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
         ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
         by_chance = f", {' to '.join(ends)} by chance" if ends else ""
-        texts.append(f"{measure.name}: {measure.described(ranking.weight)}{by_chance}")
+        texts.append(f"{measure.name}: {measure.described}{by_chance}")
     return "; ".join(texts)
 
 
@@ -93,8 +88,7 @@ def _sink_texts(statistics: HeadStatistics) -> list[str]:
 
 def title(statistics: HeadStatistics, kind: HeadAverages) -> str:
     """Return "self-attention: 144 heads, means over 1,000 sentences, 21,400 tokens"."""
-    prefix = NORM.title_prefix if statistics.are_of_norms else ""
-    return prefix + kind_text(kind, _subtitle(statistics, kind))
+    return kind_text(kind, _subtitle(statistics, kind))
 
 
 def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:
@@ -105,14 +99,6 @@ def _subtitle(statistics: HeadStatistics, kind: HeadAverages) -> str:
         text if few == many else f"{few:,} to {text}" for few, many, text in zip(least, ends, most, strict=True)
     )
     return f"means over {texts}, {tokens}"
-
-
-def _reading_text(statistics: HeadStatistics) -> str:
-    """Return how to read the pictures."""
-    text = reading_text([kind.entropy.mean for kind in statistics.kinds])
-    if not statistics.are_of_norms:
-        return text
-    return f"{text}; in place of weights, shares of each query's {NORM.name}s; {NORM.remark}"
 
 
 def counts_text(statistics: HeadStatistics) -> str:

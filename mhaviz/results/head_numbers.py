@@ -92,13 +92,9 @@ class HeadTable(Result):
         for kind in self.kinds:
             known = {name: number for name, number in kind.numbers.items() if number.is_known}
             for row, column in kind.heads():
-                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column, **self._about_rows()}
+                about = {"kind": kind.kind, "layer": kind.layers[row], "head": column}
                 for name, number in known.items():
                     yield about | {"number": name} | number.of_head(row, column)
-
-    def _about_rows(self) -> dict[str, str]:
-        """Return columns that have the same value in all rows."""
-        return {}
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return ``rows`` as a data frame. Raises MhavizError if pandas is not installed."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mhaviz.inputs.probes import Probe
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
-from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
 
 
@@ -136,9 +135,6 @@ EDGES: Mapping[str, tuple[float, ...]] = {
 } | {"entropy": tuple(_NATS_A_BIN * i for i in range(N_BINS)), "distance": _TOKENS}
 """Lower edges of the bins of each number's histogram. They are fixed, so that histograms of shards can be added."""
 
-SHOWN = "show"
-"""Key in the details of a source: "norms" where norms take the place of weights; absent for weights."""
-
 
 @dataclass(frozen=True)
 class HeadStatistics(HeadTable):
@@ -162,19 +158,6 @@ class HeadStatistics(HeadTable):
     replicates: int = 0
     seed: int = 0
 
-    @property
-    def are_of_norms(self) -> bool:
-        """Whether shares of the norms ‖A_ij · v_j W_O‖ take the place of weights."""
-        return self.source.details.get(SHOWN) == "norms"
-
-    @property
-    def quantity(self) -> str:
-        """Key of the quantity in files: "weight", or "norm" for shares of norms."""
-        return (NORM if self.are_of_norms else WEIGHT).key
-
-    def _about_rows(self) -> dict[str, str]:
-        return {"quantity": self.quantity}
-
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; excludes the examples."""
         kinds = [
@@ -189,7 +172,6 @@ class HeadStatistics(HeadTable):
             for kind in self.kinds
         ]
         return {
-            "quantity": self.quantity,
             "too_long": self.too_long,
             "probe": msgspec.to_builtins(self.probe),
             "bootstrap": {"replicates": self.replicates, "seed": self.seed, "level": LEVEL},

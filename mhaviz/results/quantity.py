@@ -1,7 +1,7 @@
 """Quantities that a map may show: weights, norms, rollout and others, and how they are pooled to cells."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.results.axis import Axis
@@ -97,16 +97,14 @@ QUANTITIES = (ROLLOUT, *MEANS.values(), UNIFORM, NORM, WEIGHT)
 """Quantities that files may hold. Weights are last, as a file that names no quantity holds weights. To add a quantity,
 add it here, and pass it as ``quantity=`` to the maps of the analysis that computes it."""
 
-ShownNumbers = Literal["weights", "norms"]
-"""Number shown for each query and key: A_ij, or ‖A_ij · v_j W_O‖."""
-
 ShownMaps = Literal["weights", "norms", "uniform", "rollout"]
+"""Number shown for each query and key."""
 
 
-def require_shown(show: str, known: Any) -> None:
-    """Raise ArgumentError unless ``show`` is one of the values of the ``Literal`` type ``known``."""
-    if show not in get_args(known):
-        raise ArgumentError(f"{parameter('show')}: expected {' or '.join(get_args(known))}, got {quoted(show)}")
+def require_shown(show: str) -> None:
+    """Raise ArgumentError unless ``show`` is one of ``ShownMaps``."""
+    if show not in get_args(ShownMaps):
+        raise ArgumentError(f"{parameter('show')}: expected {' or '.join(get_args(ShownMaps))}, got {quoted(show)}")
 
 
 class Cells(NamedTuple):

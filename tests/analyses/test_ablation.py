@@ -198,8 +198,6 @@ def test_progress_and_errors(gpt2):
         loaded.ablate(TEXTS, replicates=-1)
     with pytest.raises(ArgumentError, match="expected a transformers model"):
         mhaviz.load("random").ablate(TEXTS)
-    with pytest.raises(ArgumentError, match="got layer 2, head 0"):
-        loaded.head_statistics(TEXTS, without=[(2, 0)])
 
 
 def test_a_model_that_predicts_nonsense_is_refused(gpt2):
@@ -215,13 +213,3 @@ def test_a_model_that_predicts_nonsense_is_refused(gpt2):
     finally:
         with torch.no_grad():
             weight.copy_(before)
-
-
-def test_statistics_without_heads_say_so_and_differ(gpt2):
-    loaded = mhaviz.load(*gpt2)
-    whole, without = (loaded.head_statistics(TEXTS, without=heads) for heads in ((), [(0, 1)]))
-    entropies = [found.kinds[0].entropy.mean for found in (whole, without)]
-    assert np.array_equal(entropies[0][0], entropies[1][0])  # of the layer itself nothing changes
-    assert not np.allclose(entropies[0][1], entropies[1][1])
-    assert without.source.details["zeroed"] == [["masked", 0, 1]]
-    assert "L0 H1 is zeroed" in without.source.remark

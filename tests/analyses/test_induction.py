@@ -27,14 +27,6 @@ def previous_head(induction_model):
     return loaded, int(averages.previous.mean[0].argmax())
 
 
-def test_induction_needs_the_previous_token_head(previous_head):
-    loaded, head = previous_head
-    texts = as_texts(repeats(16, 12))
-    whole, without = (loaded.head_statistics(texts, without=heads).kinds[0] for heads in ((), [(0, head)]))
-    assert without.induction.mean[1].max() < whole.induction.mean[1].max() / 2
-    assert np.array_equal(without.previous.mean[0], whole.previous.mean[0])
-
-
 def test_copying_needs_the_previous_token_head(previous_head, induction_model):
     loaded, head = previous_head
     ids = repeats(16, 12)

@@ -1,4 +1,4 @@
-"""mhaviz ablate, and heads --without, as a user types them, with a model that has learnt to copy."""
+"""mhaviz ablate as a user types it, with a model that has learnt to copy."""
 
 import csv
 import json
@@ -16,12 +16,6 @@ def folder(induction_model, tmp_path_factory):
     tokenizer.save_pretrained(path / "model")
     (path / "text.txt").write_text("\n".join(as_texts(repeats(8, 10))) + "\n")
     return path
-
-
-@pytest.fixture
-def heads(mhaviz, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: mhaviz("heads", "--model", "model", "--file", "text.txt", *arguments)
 
 
 @pytest.fixture
@@ -59,26 +53,12 @@ def test_several_processes_would_do_the_same(ablate, monkeypatch):
     assert "ablate reads all sentences in one process; start it without torchrun" in result.err
 
 
-def test_statistics_without_heads(heads):
-    def induction(*arguments):
-        (kind,) = json.loads(heads("--json", *arguments).out)["kinds"]
-        return max(kind["statistics"]["induction"]["mean"][1])
-
-    assert induction("--without", "0.0,0.1") < induction() / 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
         (["ablate", "--sort", "entropy"], 2, "'entropy' is not one of 'change', 'loss', 'layer'"),
         (["ablate", "--head", "2"], 2, "--head: there is no head 2; the layer has heads 0 to 1"),
         (["ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
-        (["heads", "--without", "0"], 2, "--without: expected heads such as 0.3,1.2, got '0'"),
-        (
-            ["heads", "--without", "5.0"],
-            2,
-            "--without: expected a layer from 0 to 1 and one of its heads, from 0 to 1, got",
-        ),
     ],
 )
 def test_wrong_command_lines(mhaviz, folder, monkeypatch, arguments, status, expected):

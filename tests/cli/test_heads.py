@@ -238,8 +238,8 @@ def test_a_table_of_all_numbers(mhaviz, model):
     result = mhaviz("heads", "--model", "fake", "a b c", "a d", "-q", "-o", "heads.csv", "--replicates", "0")
     assert (result.status, result.err) == (0, "")
     lines = Path("heads.csv").read_text().splitlines()
-    assert lines[0].startswith('"kind","layer","head","quantity","number","mean","spread","low","high","chance"')
-    assert '"self",0,0,"weight","first",1.0,0.0,"","",' in lines[6]
+    assert lines[0].startswith('"kind","layer","head","number","mean","spread","low","high","chance"')
+    assert '"self",0,0,"first",1.0,0.0,"","",' in lines[6]
 
 
 def test_a_blank_argument(mhaviz, model):

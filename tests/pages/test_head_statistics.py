@@ -6,8 +6,7 @@ import pytest
 from mhaviz.pages.blocks import Dots, Text
 from mhaviz.pages.head_numbers import Order, Ranking
 from mhaviz.pages.head_statistics import MEASURES, counts_text, head_statistics_page
-from mhaviz.results.head_statistics import SHOWN, STATISTICS
-from mhaviz.results.result import Source
+from mhaviz.results.head_statistics import STATISTICS
 
 
 def ranked(statistics, order):
@@ -114,20 +113,6 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
         "separators",
         "sink",
     )
-
-
-def test_notes_of_shares_of_norms(random_heads):
-    statistics = random_heads(1, 1)
-    of_norms = replace(statistics, source=Source("made by a test", {SHOWN: "norms"}))
-    weights, shares = (
-        [ranking_table(one, Order("entropy")).notes, *(block.lines[0] for block in texts_of(one))]
-        for one in (statistics, of_norms)
-    )
-    assert "entropy: −Σ a ln a, a the weight on each key, in nats" in weights[0]
-    assert "first: weight on the first token" in weights[2]
-    assert "entropy: −Σ a ln a, a the share of the norms on each key, in nats" in shares[0]
-    assert "first: share of the norms on the first token" in shares[2]
-    assert "shares of each query's norms" in head_statistics_page(of_norms).remark
 
 
 def test_how_many_tokens_have_an_earlier_copy(random_heads):

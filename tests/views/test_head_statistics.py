@@ -30,24 +30,6 @@ def test_each_number_has_a_scale_that_all_kinds_share(random_heads):
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
 
-def test_norms_are_said_to_be_norms(random_heads):
-    weights = random_heads()
-    norms = replace(weights, source=replace(weights.source, details={**weights.source.details, "show": "norms"}))
-    subtitles = [head_statistics_page(statistics).blocks[0].lines[0] for statistics in (norms, weights)]
-    assert subtitles[0] == f"norms of {subtitles[1]}"
-    assert [document(statistics)["quantity"] for statistics in (norms, weights)] == ["norm", "weight"]
-    assert {row["quantity"] for row in norms.rows()} == {"norm"}
-    assert list(norms.to_dataframe().quantity.unique()) == ["norm"]
-
-
-def test_measures_of_norms_are_shares(random_heads):
-    weights = random_heads(1, 1)
-    norms = replace(weights, source=replace(weights.source, details={"show": "norms"}))
-    for record, first in ((weights, "weight on the first token"), (norms, "share of the norms on the first token")):
-        measures = contents_of(record, Style()).document["measures"]
-        assert [measure["meaning"] for measure in measures if measure["name"] == "first"] == [first]
-
-
 def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds
@@ -142,16 +124,10 @@ def test_titles_of_one_head(random_heads):
     assert title_of(random_heads, "entropy", [1.25], n_heads=1) == "made by a test, L0 H0: entropy 1.25 nats"
 
 
-def test_titles_of_norms_and_of_queries_that_have_a_copy(random_heads):
-    def norms(*shape):
-        weights = random_heads(*shape)
-        return replace(weights, source=replace(weights.source, details={"show": "norms"}))
-
-    most = title_of(norms, "first", [0.75, 0.6, 0.1, 0.2])
-    assert most == "made by a test: 2 of 4 heads put most of their norms on the first token"
-    copies = with_means(norms(1, 2), "copies", [0.25, 0.1])
+def test_a_title_of_queries_that_have_a_copy(random_heads):
+    copies = with_means(random_heads(1, 2), "copies", [0.25, 0.1])
     page = head_statistics_page(copies, Order("copies"))
-    what = "share of the norms on earlier copies of the query's token, where there are any"
+    what = "weight on earlier copies of the query's token, where there are any"
     assert page.title == f"made by a test: L0 H0 of 2 heads has the highest {what}: 0.25"
     assert dots_of(copies, Order("copies")).label == f"copies: {what}"
 

@@ -1,26 +1,15 @@
 """mhaviz heads"""
 
-from typing import Annotated, Any, Literal
-
-import typer
-
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions
-from mhaviz.cli.shared.parsing import parsed, whole
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
 from mhaviz.pages.registry import HEAD_SUFFIXES
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
-
-
-def _heads_of_layers(text: str) -> list[tuple[int, int]]:
-    """ "0.3,1.2" → [(0, 3), (1, 2)]."""
-    pairs = [part.split(".") for part in text.split(",")]
-    return [(whole(layer), whole(head)) for layer, head in pairs]
 
 
 def heads(
@@ -32,19 +21,6 @@ def heads(
     ranking: RankingOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
-    show: Annotated[
-        Literal["weights", "norms"],
-        typer.Option(metavar="weights|norms", hidden=True, help="norms: weight × norm of v W_O, as shares of the sum."),
-    ] = "weights",
-    without: Annotated[
-        Any,
-        typer.Option(
-            metavar="LAYER.HEAD,…",
-            parser=parsed(_heads_of_layers, "heads such as 0.3,1.2"),
-            help="Zero the output of these heads, such as 0.3,1.2, to see where the others look then.",
-            hidden=True,
-        ),
-    ] = None,
     languages: Languages = None,
     cmap: Cmap = "ink",
 ) -> None:
@@ -78,9 +54,7 @@ def heads(
                 texts,
                 layer=checkpoint.layer,
                 kind=checkpoint.kind,
-                show=show,
                 probe=probe,
-                without=without or (),
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 replicates=probes.replicates,
                 seed=probes.seed,

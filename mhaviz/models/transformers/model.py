@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.call import AttentionWeights
 from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
 from mhaviz.devices import require_memory
@@ -144,8 +143,6 @@ class TransformersModel(CorpusModel):
             queries, keys = sides[site.kind]
             if call.shape != (len(texts), site.n_heads, max(map(len, queries)), max(map(len, keys))):
                 raise form_of_its_own(self.loaded, "try a shorter text")  # BigBird has blocks in long texts
-            if isinstance(call, AttentionWeights) and self._zeroed_of(number):
-                call = call.arranged(Tensor.clone)  # zeroing changes the model's own in place
             if self.grams is not None and site in chosen:
                 weighted = weighted_of(observed)
                 assert weighted is not None  # W_O was found with it
@@ -155,7 +152,6 @@ class TransformersModel(CorpusModel):
             )
             of = f"{self.loaded.name}: layer {site.layer}, {site.kind}"
             show(on_attention if site in chosen else _ignore, seen, of, advice, heads)
-            self._zero(number, observed)
 
         if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # the last one did not run
             raise form_of_its_own(self.loaded, "try a shorter text")
@@ -182,7 +178,7 @@ class TransformersModel(CorpusModel):
 
     def _zero(self, number: int, observed: ObservedCall) -> None:
         """Zero the output of the chosen heads of an attention that has just run."""
-        heads = self._zeroed_of(number)
+        heads = sorted(head for attention, head in self.zeroed if attention == number)
         if not heads:
             return
         if observed.zero is None:
@@ -191,10 +187,6 @@ class TransformersModel(CorpusModel):
                 f"PyTorch, or in several processes: heads cannot be zeroed"
             )
         observed.zero(heads)
-
-    def _zeroed_of(self, number: int) -> list[int]:
-        """Return the heads of this attention that are zeroed."""
-        return sorted(head for attention, head in self.zeroed if attention == number)
 
     def trace(self, inputs: Inputs, values: bool = False, most_values: int = VALUES_UP_TO) -> ShapeTrace:
         """Return the steps of the one selected attention, named after the model's own modules.
@@ -268,12 +260,6 @@ class TransformersModel(CorpusModel):
         sizes = ("n_layers", n_layers), ("n_heads", max(site.n_heads for site in chosen))
         details: dict[str, object] = {}
         remarks = []
-        if self.zeroed:
-            named = [
-                (site, head) for site in sites for head in range(site.n_heads) if (site.number, head) in self.zeroed
-            ]
-            details["zeroed"] = [[site.kind, site.layer, head] for site, head in named]
-            remarks.append(_zeroed_text(named))
         prompts = [text.prompt for text in texts if text.prompt]
         if prompts:
             details["prompt_lengths"] = prompts
@@ -450,14 +436,6 @@ def _unshown_text(kinds: Sequence[Kind]) -> str:
     """Return these kinds in words: "the encoder's attention is", "masked and source-target attention are"."""
     names = [_NAMES[kind] for kind in kinds]
     return f"{' and '.join(names)} attention {'is' if len(names) == 1 else 'are'}"
-
-
-def _zeroed_text(heads: Sequence[tuple[Site, int]]) -> str:
-    """Return a remark: "L0 H3 is zeroed", "12 heads are zeroed"."""
-    if len(heads) > 1:
-        return f"{len(heads):,} heads are zeroed"
-    ((site, head),) = heads
-    return f"L{site.layer} H{head} is zeroed"
 
 
 def _layers(sites: Sequence[Site], kind: Kind) -> list[int]:

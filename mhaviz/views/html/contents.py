@@ -26,7 +26,6 @@ from mhaviz.pages.head_statistics import (
     USUAL_ORDER,
     head_statistics_page,
     measure_scales,
-    weight_text,
 )
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
@@ -178,7 +177,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     }
     about["numbers"] = [_numbers_of(m, result, known) for m in examples]
     about["measures"] = [
-        vars(measure) | {"meaning": measure.described(weight_text(result)), "high": scale.high}
+        vars(measure) | {"meaning": measure.described, "high": scale.high}
         for measure, scale in zip(measures, measure_scales(result).values(), strict=True)
     ]
     if order.column != USUAL_ORDER.column:
@@ -234,7 +233,7 @@ def _contents(
         known = {name for of_map in means for name in of_map}
         about = about | {
             "numbers": [{"means": of_map, "spreads": {}} for of_map in means],
-            "measures": [vars(one) | {"meaning": one.described()} for one in MEASURES if one.name in known],
+            "measures": [vars(one) | {"meaning": one.described} for one in MEASURES if one.name in known],
         }
     document = {
         "mhaviz": __version__,

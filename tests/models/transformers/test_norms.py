@@ -289,28 +289,6 @@ def test_half_precision_and_models_as_they_were(pretrained):
     assert all(torch.equal(p, before[name]) for name, p in made.named_parameters())
 
 
-def test_statistics_of_heads_are_of_shares_of_norms(pretrained, model_folder, as_processes):
-    """Each row of norms divided by its sum, in place of weights; parts join as they do of weights."""
-    loaded = mhaviz.load(str(model_folder("bert")))
-    texts = [TEXT, "a dog ran"]
-    statistics = loaded.head_statistics(texts, show="norms")
-    (kind,) = statistics.kinds
-    maps = [loaded.attend(text, show="norms").maps for text in texts]
-    for layer in range(2):
-        shares = [m[layer].weights / m[layer].weights.sum(axis=-1, keepdims=True) for m in maps]
-        first = np.mean([A[:, :, 0].mean(axis=1) for A in shares], axis=0)
-        entropy = np.mean([-(A * np.log(A)).sum(axis=-1).mean(axis=1) for A in shares], axis=0)
-        np.testing.assert_allclose(kind.first.mean[layer], first, rtol=CLOSE)
-        np.testing.assert_allclose(kind.entropy.mean[layer], entropy, rtol=CLOSE)
-    assert "shares of each query's norms" in str(statistics.to_html())
-    corpus = mhaviz.Corpus(texts, torchrun=True)
-    shared = as_processes(2, lambda rank: loaded.head_statistics(corpus, show="norms"))
-    assert shared.are_of_norms
-    np.testing.assert_allclose(shared.kinds[0].first.mean, kind.first.mean, rtol=1e-9)
-    with pytest.raises(MhavizError, match=r"differ in their show: None, and 'norms'"):
-        as_processes(2, lambda rank: loaded.head_statistics(corpus, show="weights" if rank else "norms"))
-
-
 def test_heads_and_layers_that_are_chosen(pretrained):
     torch.manual_seed(0)
     loaded = mhaviz.load(hf.BertModel(hf.BertConfig(vocab_size=V, **BERT_LIKE)).eval(), bytes_and_words())

@@ -1,6 +1,5 @@
 """Zeroing a head gives what the model gives without it: the rows of W_O that read the head are zero then."""
 
-import numpy as np
 import pytest
 import torch
 import transformers as hf
@@ -8,7 +7,6 @@ from families import EAGER, FAMILIES, OTHERS, V, word_pieces
 from rounding import rounding
 from transformers.pytorch_utils import Conv1D
 
-from mhaviz.analyses.weights import attention_weights
 from mhaviz.models.transformers.model import model_in_memory
 
 CLOSE = rounding(depth=2)
@@ -101,12 +99,3 @@ def test_several_heads_at_once(family):
     for undo in reversed(undone):
         undo()
     assert torch.allclose(zeroed, expected, atol=CLOSE * float(expected.abs().max()))
-
-
-def test_what_has_been_seen_stays_where_the_model_itself_is_written_over(family):
-    _, model, _ = family
-    inputs = model.encode(TEXTS[:1], TARGET if model.loaded.has_encoder else None)
-    whole = attention_weights(model, inputs).maps
-    first = min(model.all_sites, key=lambda site: site.number)
-    seen = attention_weights(model.zeroing([(first, 1)]), inputs).maps
-    assert np.array_equal(seen[first.number].weights, whole[first.number].weights)
