@@ -211,7 +211,7 @@ def random_heads():
                 )
                 for kind in kinds
             ),
-            **{"replicates": 1000} | more,
+            **more,
         )
 
     return make

@@ -38,7 +38,6 @@ LITTLE = {
     "train": ("--steps", "1"),
     "compare-implementations": ("--lengths", "16", "--most-seconds", "0.1"),
     "complexity": ("--lengths", "16,64"),
-    "heads": ("--replicates", "20"),
 }
 
 

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
+from mhaviz.analyses.bootstrap import add_numbers, head_numbers, number_shapes, poisson_weights
 from mhaviz.analyses.predictions import cosine_distance, divergence, surprise
 from mhaviz.analyses.sums import Sums, stacked
 from mhaviz.attention.model import CorpusModel, Inputs, Site
 from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text
 from mhaviz.results.ablation import EFFECTS, Ablation, Effect, HeadEffects
+from mhaviz.results.head_numbers import SEED
 from mhaviz.results.result import Source
 
 _MASKED_SHARE = 0.15
@@ -30,8 +31,7 @@ class AblationStudy:
     Args:
         model: the model; heads of its selected attentions are zeroed.
         heads: indices of the heads to zero in each attention; None: all.
-        bootstrap: bootstrap of the intervals. Its seed and the tokens of a sentence alone determine which tokens are
-            masked.
+        texts_apart: as in ``poisson_weights``.
         are_repeats: whether each text is ``RandomRepeats``. Then only the repeat is scored, from its second token on.
     """
 
@@ -39,16 +39,14 @@ class AblationStudy:
         self,
         model: CorpusModel,
         heads: Collection[int] | None = None,
-        bootstrap: Bootstrap | None = None,
+        texts_apart: int = 1,
         are_repeats: bool = False,
     ) -> None:
-        self._model, self._bootstrap, self._are_repeats = model, bootstrap or Bootstrap(), are_repeats
+        self._model, self._texts_apart, self._are_repeats = model, texts_apart, are_repeats
         self._zeroed = [
             (site, head) for site in model.sites() for head in range(site.n_heads) if heads is None or head in heads
         ]
-        self._sums = {
-            site: Sums(number_shapes(site.n_heads, len(EFFECTS), self._bootstrap)) for site, _ in self._zeroed
-        }
+        self._sums = {site: Sums(number_shapes(site.n_heads, len(EFFECTS))) for site, _ in self._zeroed}
         self._before = Sums(dict.fromkeys(("mean", "count", "deviations"), (1,)))
         self._predictions = np.zeros(len(EFFECTS), np.int64)
         self._sentences = 0
@@ -76,7 +74,7 @@ class AblationStudy:
         Raises:
             MhavizError: as the methods of ``Predictor``.
         """
-        made, drawn = self._outputs(inputs), poisson_weights(numbers, self._bootstrap)
+        made, drawn = self._outputs(inputs), poisson_weights(numbers, self._texts_apart)
         before = made.of(self._model)
         self._sentences += len(inputs.texts)
         self._predictions += made.counts.sum(axis=0)
@@ -94,24 +92,15 @@ class AblationStudy:
         """Return the averages over all sentences so far; ``too_long``: number of sentences that could not be read."""
         there = {site.kind for site in self._sums}
         kinds = tuple(self._effects(kind) for kind in KIND_NAMES if kind in there)
-        loss, bootstrap = float(self._before.mean()[0]), self._bootstrap
-        return Ablation(
-            source,
-            self._model.predictor.prediction,
-            kinds,
-            self._sentences,
-            loss,
-            too_long,
-            bootstrap.replicates,
-            bootstrap.seed,
-        )
+        loss = float(self._before.mean()[0])
+        return Ablation(source, self._model.predictor.prediction, kinds, self._sentences, loss, too_long)
 
     def _outputs(self, inputs: Inputs) -> "_Embeddings | _Predictions":
         if self._model.predictor.prediction == "embedding":
             return _Embeddings(inputs)
         if self._model.predictor.prediction == "next token":
             return _Predictions.of_next_tokens(inputs, self._are_repeats)
-        return _Predictions.of_masked_tokens(inputs, self._model, self._bootstrap.seed, self._are_repeats)
+        return _Predictions.of_masked_tokens(inputs, self._model, self._are_repeats)
 
     def _effects(self, kind: Kind) -> HeadEffects:
         sites = sorted((site for site in self._sums if site.kind == kind), key=lambda site: site.layer)
@@ -125,7 +114,7 @@ class AblationStudy:
             [np.array([(site, head) in self._zeroed for head in range(site.n_heads)]) for site in sites], 0
         )
         numbers = {
-            name: np.where(zeroed, values, nan) for name, values in head_numbers(sums, place, self._bootstrap).items()
+            name: np.where(zeroed, values, nan) for name, values in head_numbers(sums, place, self._texts_apart).items()
         }
         sentences = int(sums[0]["count"][0, place])
         return Effect(**numbers, sentences=sentences, predictions=int(self._predictions[place]))
@@ -180,10 +169,10 @@ class _Predictions:
         return cls(inputs, positions, np.concatenate(following))
 
     @classmethod
-    def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, seed: int, are_repeats: bool) -> "_Predictions":
+    def of_masked_tokens(cls, inputs: Inputs, model: CorpusModel, are_repeats: bool) -> "_Predictions":
         """Predict some tokens of a text, which are masked; with ``are_repeats``, some of those that are scored."""
         positions = tuple(
-            tuple(_masked(text, _repeated(text) if are_repeats else text.source.of_text, seed)) for text in inputs.texts
+            tuple(_masked(text, _repeated(text) if are_repeats else text.source.of_text)) for text in inputs.texts
         )
         there = [
             [text.source.ids[place] for place in places] for text, places in zip(inputs.texts, positions, strict=True)
@@ -234,8 +223,8 @@ def _repeated(text: Text) -> tuple[int, ...]:
     return there[len(there) // 2 + 1 :]
 
 
-def _masked(text: Text, there: Sequence[int], seed: int) -> Iterator[int]:
-    """Return the positions of a text that are masked, in order: at least one of ``there``."""
-    random = np.random.default_rng([seed, *text.source.ids])
+def _masked(text: Text, there: Sequence[int]) -> Iterator[int]:
+    """Return the positions of a text that are masked, in order: at least one of ``there``, chosen by its tokens."""
+    random = np.random.default_rng([SEED, *text.source.ids])
     chosen = random.permutation(len(there))[: max(1, round(_MASKED_SHARE * len(there)))]
     return (there[place] for place in sorted(chosen))

@@ -8,7 +8,6 @@ section 3.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
 from math import factorial, nan
@@ -18,57 +17,26 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.analyses.sums import Array, Sums, stacked
-from mhaviz.errors import ArgumentError
-from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, LEVEL
-
-REPLICATES = 1000
-"""Usual number of replicates for an interval of 95 %."""
-
-MOST_REPLICATES = 100_000
+from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, LEVEL, REPLICATES, SEED
 
 _MOST_DRAWN = 20  # draws of a sentence in a replicate; more have a probability below 2^-64
 
 
-@dataclass(frozen=True)
-class Bootstrap:
-    """Settings of the bootstrap.
-
-    Attributes:
-        replicates: number of replicates; 0: no bootstrap.
-        seed: from 0 to 2^63 - 1.
-        texts_apart: number of consecutive sentences that belong to one text, and are drawn together.
-
-    Raises:
-        ArgumentError: a number is out of range.
-    """
-
-    replicates: int = REPLICATES
-    seed: int = 0
-    texts_apart: int = 1
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.replicates <= MOST_REPLICATES and 0 <= self.seed < 2**63 and self.texts_apart > 0):
-            raise ArgumentError(
-                f"expected 0 to {MOST_REPLICATES:,} replicates and a seed from 0 on, got {self.replicates} and "
-                f"{self.seed}"
-            )
-
-
-def poisson_weights(numbers: Sequence[int], bootstrap: Bootstrap) -> Array:
+def poisson_weights(numbers: Sequence[int], texts_apart: int = 1) -> Array:
     """Return the number of times that each sentence is drawn in each replicate, float64, (sentences, replicates).
 
-    These depend only on the seed and the index of the sentence, so that they are the same in any batch, process and
+    These depend only on ``SEED`` and the index of the sentence, so that they are the same in any batch, process and
     order. The bits of Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") are turned into
     Poisson numbers by inversion, as NumPy guarantees a stable stream for the bits, but not for its distributions.
 
     Args:
         numbers: index of each sentence in the corpus, from 0.
-        bootstrap: number of replicates, and their seed.
+        texts_apart: number of consecutive sentences that belong to one text, and are drawn together.
     """
-    weights = np.empty((len(numbers), bootstrap.replicates))
+    weights = np.empty((len(numbers), REPLICATES))
     for row, number in zip(weights, numbers, strict=True):
-        key = np.array([bootstrap.seed, number // bootstrap.texts_apart], np.uint64)
-        bits = np.random.Philox(key=key).random_raw(bootstrap.replicates)
+        key = np.array([SEED, number // texts_apart], np.uint64)
+        bits = np.random.Philox(key=key).random_raw(REPLICATES)
         row[:] = np.searchsorted(_thresholds(), bits, side="right")
     return weights
 
@@ -90,17 +58,11 @@ def _product(weights: Array, values: Array) -> Array:
     return product
 
 
-def number_shapes(n_heads: int, n_numbers: int, bootstrap: Bootstrap) -> dict[str, tuple[int, ...]]:
+def number_shapes(n_heads: int, n_numbers: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of ``Sums`` of each head's numbers, of the draws in each replicate, and of the drawn sums."""
     means = n_heads, n_numbers
-    drawn = bootstrap.replicates, n_numbers
-    return {
-        "mean": means,
-        "count": (1, n_numbers),
-        "deviations": means,
-        "drawn": drawn,
-        "drawn_sums": (bootstrap.replicates, *means),
-    }
+    drawn = {"drawn": (REPLICATES, n_numbers), "drawn_sums": (REPLICATES, *means)}
+    return {"mean": means, "count": (1, n_numbers), "deviations": means} | drawn
 
 
 def add_numbers(sums: Sums, values: Array, has: NDArray[np.bool_], weights: Array) -> None:
@@ -118,7 +80,7 @@ def add_numbers(sums: Sums, values: Array, has: NDArray[np.bool_], weights: Arra
     sums["drawn_sums"] += _product(weights, known).reshape(sums["drawn_sums"].shape)
 
 
-def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
+def interval(sums: Sums, place: int, texts_apart: int = 1) -> Array:
     """Return the lower and upper end of the percentile interval at ``LEVEL``, (2, n_heads): Efron and Tibshirani 1993,
     "An introduction to the bootstrap", chapter 13.
 
@@ -128,19 +90,19 @@ def interval(sums: Sums, place: int, bootstrap: Bootstrap) -> Array:
     Args:
         sums: sums that have at least the arrays of ``number_shapes``.
         place: index of the number.
-        bootstrap: the bootstrap that the sums were drawn with.
+        texts_apart: as in ``poisson_weights``.
     """
     drawn = sums["drawn"][:, place]
     is_drawn = drawn > 0
-    if sums["count"][0, place] < LEAST_FOR_INTERVAL * bootstrap.texts_apart or not is_drawn.any():
+    if sums["count"][0, place] < LEAST_FOR_INTERVAL * texts_apart or not is_drawn.any():
         return np.full((2, len(sums["mean"])), nan)
     means = sums["drawn_sums"][is_drawn, :, place] / drawn[is_drawn, None]
     return np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
 
 
-def head_numbers(layers: Sequence[Sums], place: int, bootstrap: Bootstrap) -> dict[str, Array]:
+def head_numbers(layers: Sequence[Sums], place: int, texts_apart: int = 1) -> dict[str, Array]:
     """Return mean, spread, low and high of one number, (n_layers, n_heads), as fields of ``HeadNumbers``."""
-    low, high = zip(*(interval(sums, place, bootstrap) for sums in layers), strict=True)
+    low, high = zip(*(interval(sums, place, texts_apart) for sums in layers), strict=True)
     return {
         "mean": stacked([sums.mean()[:, place] for sums in layers]),
         "spread": stacked([sums.spread[:, place] for sums in layers]),

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
+from mhaviz.analyses.bootstrap import add_numbers, head_numbers, number_shapes, poisson_weights
 from mhaviz.analyses.difference import TIED, jensen_shannon
 from mhaviz.analyses.sums import Pieces, Study, stacked
 from mhaviz.attention.call import AttentionCall
@@ -27,9 +27,6 @@ _BLOCK = 2**22
 
 _SAMPLE = "The cat sat on the mat."
 """Text by which two tokenizers are compared."""
-
-_BOOTSTRAP = Bootstrap()
-"""Bootstrap of the intervals."""
 
 _CHARACTERS = 24
 """Number of characters of a token that are kept."""
@@ -56,7 +53,7 @@ class DifferenceStudy(Study):
         """Return the shapes of each head's mean over sentences, of its largest row, and of the number of queries."""
         a_head = dict.fromkeys(("largest", "sentence", "query", "key"), (n_heads,))
         tokens = {"ids": (n_heads, 2), "tokens": (n_heads, 2, _CHARACTERS)}
-        return number_shapes(n_heads, 1, _BOOTSTRAP) | a_head | tokens | {"queries": (1,)}
+        return number_shapes(n_heads, 1) | a_head | tokens | {"queries": (1,)}
 
     def read(
         self,
@@ -112,7 +109,7 @@ class DifferenceStudy(Study):
     def _drawn_of(self, numbers: tuple[int, ...]) -> NDArray[np.float64]:
         """Return how often the bootstrap draws these sentences; cached, as all layers of a batch use the same."""
         if self._drawn[0] != numbers:
-            self._drawn = numbers, poisson_weights(numbers, _BOOTSTRAP)
+            self._drawn = numbers, poisson_weights(numbers)
         return self._drawn[1]
 
     def add_batch(self, before: CorpusModel, after: CorpusModel, inputs: Inputs, numbers: Sequence[int]) -> None:
@@ -159,7 +156,7 @@ class DifferenceStudy(Study):
             )
             tokens = _texts(stacked([one["tokens"] for one in sums], 0.0))
             divergence = Divergence(
-                **head_numbers(sums, 0, _BOOTSTRAP),
+                **head_numbers(sums, 0),
                 sentences=int(sums[0]["count"][0, 0]),
                 queries=int(sums[0]["queries"][0]),
                 largest=stacked([one["largest"] for one in sums]),
@@ -170,7 +167,7 @@ class DifferenceStudy(Study):
                 key_token=tokens[..., 1],
             )
             kinds.append(KindDivergence(kind, layers, divergence))
-        return CorpusDifference(source, tuple(kinds), too_long, replicates=_BOOTSTRAP.replicates)
+        return CorpusDifference(source, tuple(kinds), too_long)
 
 
 def require_same_attentions(first: CorpusModel, second: CorpusModel) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from mhaviz.analyses.bootstrap import Bootstrap, add_numbers, head_numbers, number_shapes, poisson_weights
+from mhaviz.analyses.bootstrap import add_numbers, head_numbers, number_shapes, poisson_weights
 from mhaviz.analyses.sums import Pieces, Study, Sums, stacked
 from mhaviz.attention.call import AttentionCall, AttentionWeights, entropy
 from mhaviz.attention.model import CorpusModel, SiteCall, are_tokens, is_counted
@@ -50,22 +50,19 @@ class HeadStudy(Study):
     """Running averages of the statistics of all heads.
 
     Statistics are computed in float64 if the model computes in float64, else in float32. Sums over sentences are in
-    float64. For a model with norms, each row of norms, divided by its sum, takes the place of the weights.
+    float64.
 
     Args:
-        bootstrap: bootstrap of the intervals.
         probe: what the sentences are generated for; None: they come from a corpus or a program.
         needle: ids of a needle that is in each sentence twice; empty: none.
+        texts_apart: as in ``poisson_weights``.
     """
 
     name = "heads"
 
-    def __init__(
-        self, bootstrap: Bootstrap | None = None, probe: Probe | None = None, needle: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, probe: Probe | None = None, needle: Sequence[int] = (), texts_apart: int = 1) -> None:
         super().__init__()
-        self._bootstrap, self._probe = bootstrap or Bootstrap(), probe
-        self._needle = tuple(needle)
+        self._probe, self._needle, self._texts_apart = probe, tuple(needle), texts_apart
         self._counted: _Counted | None = None
         self._pieces = Pieces()
 
@@ -74,7 +71,7 @@ class HeadStudy(Study):
         means = n_heads, len(STATISTICS)
         chance = {"chance.mean": means, "chance.count": (1, len(STATISTICS)), "chance.deviations": means}
         others = {"queries": (len(STATISTICS),), "bins": (*means, N_BINS)}
-        return number_shapes(*means, self._bootstrap) | chance | others
+        return number_shapes(*means) | chance | others
 
     def add(self, seen: SiteCall, numbers: Sequence[int]) -> None:
         """Add the sentences of a call, computed on the device of the call.
@@ -90,7 +87,7 @@ class HeadStudy(Study):
             )
         counted = self._counted
         if counted is None or not counted.is_of(seen, numbers):  # all layers of a forward pass have the same tokens
-            drawn = poisson_weights(numbers, self._bootstrap)
+            drawn = poisson_weights(numbers, self._texts_apart)
             counted = self._counted = _Counted.of(seen, numbers, drawn, self._needle)
         weights = seen.call.weights().nan_to_num(nan=0.0)  # NaN of padding; not in place, as the program may own them
         site = seen.site.kind, seen.site.layer
@@ -115,7 +112,7 @@ class HeadStudy(Study):
     @property
     def options(self) -> dict[str, Any]:
         """See ``Study.options``."""
-        return vars(self._bootstrap) | {"probe": msgspec.to_builtins(self._probe)}
+        return {"probe": msgspec.to_builtins(self._probe)}
 
     def read(
         self,
@@ -140,17 +137,14 @@ class HeadStudy(Study):
             by_name = {name: self._average(sums, place) for place, name in enumerate(STATISTICS)}
             whole = by_name["entropy"]
             kinds.append(HeadAverages(kind, layers, whole.sentences, whole.queries, **by_name))
-        bootstrap = self._bootstrap
-        return HeadStatistics(
-            source, tuple(kinds), too_long, probe=self._probe, replicates=bootstrap.replicates, seed=bootstrap.seed
-        )
+        return HeadStatistics(source, tuple(kinds), too_long, probe=self._probe)
 
     def _average(self, layers: Sequence[Sums], place: int) -> Average:
         """Return the average of one number for all layers."""
         by_layer = np.array([(one["count"][0, place], one["queries"][place]) for one in layers], np.int64)
         sentences, queries = by_layer.max(axis=0).tolist()
         return Average(
-            **head_numbers(layers, place, self._bootstrap),
+            **head_numbers(layers, place, self._texts_apart),
             sentences=sentences,
             queries=queries,
             chance=stacked([one.mean("chance.")[:, place] for one in layers]),

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from mhaviz.analyses.ablation import AblationStudy
-from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import MOST_TOKENS, CorpusBatches
 from mhaviz.corpus.corpus import Corpus, Texts, tell_left_out
@@ -18,7 +17,6 @@ def ablation(
     model: CorpusModel,
     texts: Texts,
     heads: Collection[int] | None,
-    bootstrap: Bootstrap,
     on_notice: Notice,
     on_progress: Callable[[float, int], None],
     probe: Probe | None,
@@ -32,8 +30,8 @@ def ablation(
     corpus = Corpus.of(texts)
     if corpus.torchrun or corpus.part is not None:
         raise ArgumentError("ablate reads a corpus at once: expected one without torchrun and part; leave them out")
-    corpus, bootstrap, _ = corpus.probed(model, probe, bootstrap)
-    study = AblationStudy(model, heads, bootstrap, isinstance(probe, RandomRepeats))
+    corpus, _, texts_apart = corpus.probed(model, probe)
+    study = AblationStudy(model, heads, texts_apart, isinstance(probe, RandomRepeats))
     most = min(MOST_TOKENS, study.most_tokens or MOST_TOKENS)
     batches = CorpusBatches(corpus.sentences, model.lengths, model.max_length, most)
     done = 0.0

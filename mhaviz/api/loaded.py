@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from mhaviz.analyses import explanation, masking, matrices, scaling, verification
-from mhaviz.analyses.bootstrap import REPLICATES, Bootstrap
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import outline, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
@@ -531,12 +530,12 @@ class LoadedModel:
         source_language: str | None = None,
         target_language: str | None = None,
         probe: Probe | None = None,
-        replicates: int = REPLICATES,
-        seed: int = 0,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadStatistics:
         """Compute where each head looks, averaged over texts, such as its weight on the previous token.
+
+        From 30 texts on, each mean has a 95 % interval, from a bootstrap over the texts.
 
         Args:
             texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which
@@ -547,8 +546,6 @@ class LoadedModel:
             source_language, target_language: as in ``attend``.
             probe: ``RandomRepeats(n_tokens)`` in place of texts, to find induction heads; or ``Needle(text)``, which is
                 inserted into each text, to find the heads that read it again.
-            replicates, seed: number of replicates and seed of the bootstrap over sentences. There are intervals if
-                there are at least 30 sentences; 0 replicates: none.
             on_notice: called with one line for texts that were left out.
             on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
@@ -563,11 +560,11 @@ class LoadedModel:
             (6, 12)
         """
         model = self.corpus_model(layer, kind).speaking(source_language, target_language)
-        corpus, bootstrap, needle = Corpus.of(texts).probed(model, probe, Bootstrap(replicates, seed))
+        corpus, needle, texts_apart = Corpus.of(texts).probed(model, probe)
         shown: list[Sentence] = []
         is_first = not corpus.is_shared or corpus.own_shard.number == 1
         corpus = replace(corpus, texts=watched(corpus.sentences, model, examples * is_first, shown))
-        study = HeadStudy(bootstrap, probe, needle)
+        study = HeadStudy(probe, needle, texts_apart)
         found: HeadStatistics = corpus.read(study, [model], model.describe(), on_notice, on_progress)
         return replace(found, examples=next(iter(attentions_of([model], shown, on_notice)), None))
 
@@ -579,8 +576,6 @@ class LoadedModel:
         head: Numbers = None,
         kind: Kind | None = None,
         probe: Probe | None = None,
-        replicates: int = REPLICATES,
-        seed: int = 0,
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> Ablation:
@@ -594,13 +589,11 @@ class LoadedModel:
             texts: one sentence, or an iterable of sentences; or a ``Corpus`` without torchrun and part.
             layer, head, kind: the heads that are zeroed, one at a time; None: all.
             probe: as in ``head_statistics``; of ``RandomRepeats``, the repeat is scored from its second token on.
-            replicates: number of replicates of the bootstrap over sentences, from which intervals are computed.
-            seed: seed of the bootstrap, and of the choice of masked tokens.
             on_notice: called with one line for texts that were left out.
             on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts begun.
 
         Raises:
-            ArgumentError: the model has no such head, its heads cannot be zeroed, or the bootstrap is invalid.
+            ArgumentError: the model has no such head, or its heads cannot be zeroed.
             MhavizError: the model can read none of the texts, or computes NaN or infinity.
 
         Examples:
@@ -611,7 +604,7 @@ class LoadedModel:
         self._require_predicting()
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
-        return ablation(model, texts, heads, Bootstrap(replicates, seed), on_notice, on_progress, probe)
+        return ablation(model, texts, heads, on_notice, on_progress, probe)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """Return the model for reading many texts, restricted to these attentions; None: all.

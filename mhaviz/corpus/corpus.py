@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from mhaviz._version import __version__
-from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.corpus_difference import require_same_tokens
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
@@ -102,24 +101,22 @@ class Corpus:
                 f"{path} keeps sums of an earlier run; continue from it with {parameter('resume')}, or remove it"
             )
 
-    def probed(
-        self, model: CorpusModel, probe: Probe | None, bootstrap: Bootstrap
-    ) -> "tuple[Corpus, Bootstrap, tuple[int, ...]]":
-        """Return the corpus of a probe's texts, the bootstrap for it, and the ids of its needle.
+    def probed(self, model: CorpusModel, probe: Probe | None) -> "tuple[Corpus, tuple[int, ...], int]":
+        """Return the corpus of a probe's texts, the ids of its needle, and the number of texts that are one, apart.
 
-        Without a probe, return this corpus and the bootstrap, and no ids.
+        Without a probe, return this corpus, no ids, and 1.
 
         Raises:
             ArgumentError: texts in addition to random repeats; a probe that does not fit the model.
         """
         if probe is None:
-            return self, bootstrap, ()
+            return self, (), 1
         if isinstance(probe, RandomRepeats) and self.texts != ():
             raise ArgumentError("probe: random repeats take the place of texts; leave out one of them")
         from mhaviz.models.transformers.probe_texts import probing
 
         made = probing(model, probe, self.sentences)
-        return replace(self, texts=made.sentences), replace(bootstrap, texts_apart=made.texts_apart), made.needle
+        return replace(self, texts=made.sentences), made.needle, made.texts_apart
 
     def read(
         self,

@@ -40,7 +40,7 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
     scales = {name: _scale(ablation, name) for name in EFFECTS}
     meanings = {"change": _CHANGES[ablation.prediction], "loss": _LOSS}
     every = [Measure(name, meanings[name], decimals=scale.decimals) for name, scale in scales.items()]
-    ranking = Ranking(ablation.kinds, order, every, ablation.replicates, f"{one_text(ablation.probe)}s")
+    ranking = Ranking(ablation.kinds, order, every, f"{one_text(ablation.probe)}s")
     about = tuple(filter(None, [_loss_text(ablation), left_out_text(ablation.too_long), ablation.source.remark]))
     reading = reading_text([kind.change.mean for kind in ablation.kinds], "no such head, or not zeroed")
 

@@ -51,7 +51,7 @@ def corpus_difference_page(d: CorpusDifference) -> Page:
     )
     blocks: tuple[Block, ...] = (
         Text(tuple(kind_text(kind, _subtitle(kind)) for kind in d.kinds), "subtitle"),
-        change_dots(heads, ranking_table(d), _MEANING, _BESIDE, WHISKER.format(d.replicates, "sentences")),
+        change_dots(heads, ranking_table(d), _MEANING, _BESIDE, WHISKER.format("sentences")),
         *panels,
         *([Text((left_out,), "quiet")] if left_out else []),
     )
@@ -80,7 +80,7 @@ def _limits_text(d: CorpusDifference) -> str:
 
 def ranking_table(d: CorpusDifference) -> Table:
     """Return the table of heads, those that differ most first, with the row that differs most."""
-    table = Ranking(d.kinds, _ORDER, [_BITS], d.replicates, "sentences").table()
+    table = Ranking(d.kinds, _ORDER, [_BITS], "sentences").table()
     has_limits = d.limits.are_given
     above = [Column("", str, "left")] * has_limits
     more = ((head["largest"], head, *(["above" * head["above"]] if has_limits else [])) for head in d.ranking)

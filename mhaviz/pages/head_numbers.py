@@ -14,12 +14,12 @@ from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Table
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
-from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, HeadsOfKind
+from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, REPLICATES, HeadsOfKind
 
 IN_MODEL_ORDER = "layer"
 _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
-WHISKER = "95 % of the means of {:,} bootstrap replicates over {}"
+WHISKER = f"95 % of the means of {REPLICATES:,} bootstrap replicates over {{}}"
 _SIDES = "layer", "head"
 _TIED = 1e-9  # relative difference below which two numbers are equal but for rounding
 _MOST_OF_IT = 0.5  # a larger share of a row is "most of its weight"
@@ -121,14 +121,12 @@ class Ranking:
         kinds: the heads.
         order: their order, and how many of them are shown.
         measures: their numbers.
-        replicates: number of bootstrap replicates of the intervals.
         texts: what the means are over, "sentences".
     """
 
     kinds: Sequence[HeadsOfKind]
     order: Order
     measures: Sequence[Measure]
-    replicates: int
     texts: str
 
     @cached_property
@@ -200,10 +198,10 @@ class Ranking:
             *(Column(measure.name, measure.spread) for measure in measures[1:]),
         )
         notes = [_CHANCE] * any(map(any, chances.values()))
-        if self.replicates and not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
+        if not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
             notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
         notes.append(f"{first.name}: {first.described}")
-        notes += [f"95 %: of the means of {self.replicates:,} bootstrap replicates over {texts}"] * has_interval
+        notes += [f"95 %: of the means of {REPLICATES:,} bootstrap replicates over {texts}"] * has_interval
         if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
             notes.append(f"±: standard deviation between {texts}")
         return Table(columns, tuple(map(tuple, rows)), self.heading, notes="; ".join(notes))
@@ -217,7 +215,7 @@ class Ranking:
                 at = math.nan if chance is None else float(chance[head.row, head.column])
                 whisker = head.interval(measure.name) or (math.nan, math.nan)
                 dots.append(Dot(head.name_among(self.kinds), pair[0], *whisker, at))
-        notes = [f"whisker: {WHISKER.format(self.replicates, self.texts)}"]
+        notes = [f"whisker: {WHISKER.format(self.texts)}"]
         notes = notes * any(not math.isnan(dot.low) for dot in dots)
         notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
         label = f"{measure.name}: {measure.described}"

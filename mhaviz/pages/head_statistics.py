@@ -41,7 +41,7 @@ USUAL_ORDER = Order(MEASURES[0].name)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
     """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
     s, scales, texts = statistics, measure_scales(statistics), f"{one_text(statistics.probe, statistics.is_recorded)}s"
-    ranking = Ranking(s.kinds, order, MEASURES, s.replicates, texts)
+    ranking = Ranking(s.kinds, order, MEASURES, texts)
     notes = counts_text(s), *_sink_texts(s), left_out_text(s.too_long), s.source.remark
 
     blocks: tuple[Block, ...] = (

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from mhaviz.inputs.probes import Probe
-from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
+from mhaviz.results.head_numbers import BOOTSTRAP, HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.results.result import Source
 
 Prediction = Literal["next token", "masked token", "embedding"]
@@ -59,7 +59,6 @@ class Ablation(HeadTable):
         loss: −log₂ p(t) of the true token t, in bits, for the model with all heads. Averaged over the predictions of a
             sentence, then over the sentences; NaN for embeddings.
         too_long: number of sentences left out because they have more tokens than the model can read.
-        replicates, seed: of the bootstrap behind the intervals. The same seed selects the masked tokens.
         probe: what the sentences were generated for; None: they come from a corpus.
     """
 
@@ -69,12 +68,9 @@ class Ablation(HeadTable):
     sentences: int
     loss: float = nan
     too_long: int = 0
-    replicates: int = 0
-    seed: int = 0
     probe: Probe | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``."""
         about = {name: getattr(self, name) for name in ("prediction", "sentences", "loss", "too_long", "kinds")}
-        bootstrap = {"replicates": self.replicates, "seed": self.seed, "level": LEVEL}
-        return about | {"probe": msgspec.to_builtins(self.probe), "bootstrap": bootstrap}
+        return about | {"probe": msgspec.to_builtins(self.probe), "bootstrap": BOOTSTRAP}

@@ -59,7 +59,6 @@ class CorpusDifference(HeadTable):
         too_long: number of sentences left out because they have more tokens than one of the models can read.
         limits: the largest divergences that are allowed.
         examples: changes of all weights on some of the sentences; None: not kept.
-        replicates: number of bootstrap replicates over the sentences, behind the intervals.
     """
 
     source: Source
@@ -67,7 +66,6 @@ class CorpusDifference(HeadTable):
     too_long: int = 0
     limits: Limits = field(default_factory=Limits)
     examples: Difference | None = None
-    replicates: int = 0
 
     @property
     def ranking(self) -> list[dict[str, Any]]:

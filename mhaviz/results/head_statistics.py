@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.probes import Probe
 from mhaviz.results.attention import Attention
-from mhaviz.results.head_numbers import LEVEL, HeadNumbers, HeadsOfKind, HeadTable
+from mhaviz.results.head_numbers import BOOTSTRAP, HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.results.result import Source
 
 
@@ -146,7 +146,6 @@ class HeadStatistics(HeadTable):
         examples: weights of all heads on some of the sentences, for a page that shows them; None: not kept.
         is_recorded: whether the sentences are examples in the batches of a recorded program.
         probe: what the sentences were generated for; None: they come from a corpus or a program.
-        replicates, seed: of the bootstrap behind the intervals.
     """
 
     source: Source
@@ -155,8 +154,6 @@ class HeadStatistics(HeadTable):
     examples: Attention | None = None
     is_recorded: bool = False
     probe: Probe | None = None
-    replicates: int = 0
-    seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; excludes the examples."""
@@ -174,7 +171,7 @@ class HeadStatistics(HeadTable):
         return {
             "too_long": self.too_long,
             "probe": msgspec.to_builtins(self.probe),
-            "bootstrap": {"replicates": self.replicates, "seed": self.seed, "level": LEVEL},
+            "bootstrap": BOOTSTRAP,
             "edges": EDGES,
             "kinds": kinds,
         }

@@ -11,7 +11,6 @@ from scipy.special import log_softmax, rel_entr
 
 import mhaviz
 from mhaviz.analyses.ablation import AblationStudy
-from mhaviz.analyses.bootstrap import Bootstrap
 from mhaviz.analyses.predictions import cosine_distance, divergence
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.transformers.model import model_in_memory
@@ -134,13 +133,9 @@ def test_masked_tokens_beside_a_run_by_hand(masked_bert):
     assert np.isclose(found.kinds[0].change.mean[1, 2], np.mean(changes), rtol=1e-4)
 
 
-def test_masked_tokens_depend_on_seed_and_sentence_alone(masked_bert):
-    looked_at = model_in_memory(*masked_bert)
+def test_masked_tokens_depend_on_their_sentence_alone(masked_bert):
     whole, alone = (mhaviz.load(*masked_bert).ablate(texts).kinds[0] for texts in (TEXTS, TEXTS[::-1]))
     assert np.allclose(whole.change.mean, alone.change.mean, rtol=CLOSE)
-    inputs = looked_at.encode_unnamed(["the cat sat on the mat the cat sat on the mat"])
-    chosen = {AblationStudy(looked_at, bootstrap=Bootstrap(seed=seed))._outputs(inputs).positions for seed in range(8)}
-    assert len(chosen) > 1
 
 
 def test_embeddings_of_a_model_that_predicts_nothing():
@@ -194,8 +189,6 @@ def test_progress_and_errors(gpt2):
         loaded.ablate(mhaviz.Corpus(TEXTS, torchrun=True))
     with pytest.raises(ArgumentError, match="at least one sentence"):
         loaded.ablate([])
-    with pytest.raises(ArgumentError, match="replicates"):
-        loaded.ablate(TEXTS, replicates=-1)
     with pytest.raises(ArgumentError, match="expected a transformers model"):
         mhaviz.load("random").ablate(TEXTS)
 

@@ -68,7 +68,7 @@ CALLS = {
     "load and attend": lambda folder: mhaviz.load(folder).attend(TEXT, show="norms"),
     "attend in memory": lambda folder: in_memory(folder).attend(TEXT),
     "attend and generate": lambda folder: mhaviz.attend("translation", "the black cat", kind="cross"),
-    "head_statistics": lambda folder: mhaviz.head_statistics(folder, [TEXT, "the cat"], replicates=10),
+    "head_statistics": lambda folder: mhaviz.head_statistics(folder, [TEXT, "the cat"]),
     "compare_implementations": lambda folder: mhaviz.compare_implementations(lengths=[4]),
     "masks": lambda folder: mhaviz.masks("random", TEXT, dropout=0.5),
     "record": lambda folder: record(8),

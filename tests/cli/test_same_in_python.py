@@ -49,7 +49,7 @@ MEASURED = [
 ]
 TEXTS = ["the cat sat on the mat", "a dog"]
 OF_FILES = [
-    ("heads --model bert --file t.txt --seed 1", lambda: package.head_statistics("bert", TEXTS, seed=1)),
+    ("heads --model bert --file t.txt", lambda: package.head_statistics("bert", TEXTS)),
     (
         "heads --model bert --random-repeat 5",
         lambda: package.head_statistics("bert", probe=package.RandomRepeats(5)),

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import mhaviz
+from mhaviz.analyses import bootstrap
 from mhaviz.analyses.corpus_difference import DifferenceStudy
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.corpus import batches as corpus_batches
@@ -27,6 +28,12 @@ from mhaviz.results.head_statistics import STATISTICS
 DRAW = random.Random(0)
 TEXTS = [" ".join(DRAW.choices(WORDS, k=DRAW.randint(2, 30))) for _ in range(200)]
 FEW = TEXTS[:40]
+
+
+@pytest.fixture(autouse=True)
+def few_replicates(monkeypatch):
+    """Those of the bootstrap are most of what is saved."""
+    monkeypatch.setattr(bootstrap, "REPLICATES", 20)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +64,10 @@ def apart(one, other):
 @pytest.mark.parametrize("n", [2, 64])
 def test_processes_give_what_one_gives(model, as_processes, n):
     """Of 64 some have no sentence: if one failed, torchrun would end all."""
-    whole, own = model.head_statistics(TEXTS, replicates=20), []
+    whole, own = model.head_statistics(TEXTS), []
 
     def read(rank):
-        own.append(model.head_statistics(mhaviz.Corpus(TEXTS, torchrun=True), replicates=20))
+        own.append(model.head_statistics(mhaviz.Corpus(TEXTS, torchrun=True)))
         return own[-1]
 
     shared = as_processes(n, read)
@@ -72,9 +79,9 @@ def test_processes_give_what_one_gives(model, as_processes, n):
 
 def test_a_sentence_in_another_batch_gives_the_same(model, monkeypatch):
     """Alone, without padding, and in the batches of a block, in float64."""
-    together = model.head_statistics(FEW, replicates=0)
+    together = model.head_statistics(FEW)
     monkeypatch.setattr(corpus_batches, "_cuts", lambda lengths, most: ((i, i + 1) for i in range(len(lengths))))
-    assert 0 < apart(model.head_statistics(FEW, replicates=0), together) <= 1e-12  # 1e-9 is promised
+    assert 0 < apart(model.head_statistics(FEW), together) <= 1e-12  # 1e-9 is promised
 
 
 class KilledError(Exception):
@@ -86,7 +93,7 @@ def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     monkeypatch.setattr(corpora, "_SHARE", 0)
     whole, killed, notices = tmp_path / "whole.safetensors", tmp_path / "killed.safetensors", []
-    model.head_statistics(mhaviz.Corpus(TEXTS, whole), replicates=20)
+    model.head_statistics(mhaviz.Corpus(TEXTS, whole))
 
     def die_after(batches):
         left = iter(range(batches))
@@ -101,15 +108,15 @@ def test_killed_at_random_nothing_is_lost(model, tmp_path, monkeypatch):
     while deaths < 20:
         try:
             model.head_statistics(
-                mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_progress=die_after(DRAW.randint(0, 3))
+                mhaviz.Corpus(TEXTS, part=killed, resume=True), on_progress=die_after(DRAW.randint(0, 3))
             )
             killed.unlink()
         except KilledError:
             deaths += 1
-    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
+    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), on_notice=notices.append)
     assert killed.read_bytes() == whole.read_bytes()
     assert re.search("going on after sentence|does not exist: reading from the first", notices[0])
-    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), replicates=20, on_notice=notices.append)
+    model.head_statistics(mhaviz.Corpus(TEXTS, part=killed, resume=True), on_notice=notices.append)
     assert notices[-1] == f"{killed} is complete"
     assert killed.read_bytes() == whole.read_bytes()
 
@@ -119,7 +126,7 @@ def test_what_cannot_be_gone_on_with(model, model_folder, tmp_path, monkeypatch)
     path = tmp_path / "part.safetensors"
 
     def go_on(texts=FEW, of=model, path=path, **options):
-        of.head_statistics(mhaviz.Corpus(texts, path, resume=True), **{"replicates": 0} | options)
+        of.head_statistics(mhaviz.Corpus(texts, path, resume=True), **options)
 
     def die(done, taken):
         if taken > 20:
@@ -156,7 +163,7 @@ def test_processes_that_do_not_read_the_same(model, as_processes):
 
         def read(rank, changed=changed, options=options):
             corpus = mhaviz.Corpus(changed if rank else FEW, torchrun=True)
-            return model.head_statistics(corpus, replicates=0, **options if rank else {})
+            return model.head_statistics(corpus, **options if rank else {})
 
         with pytest.raises(MhavizError, match=message):
             as_processes(2, read)
@@ -165,12 +172,12 @@ def test_processes_that_do_not_read_the_same(model, as_processes):
 def test_files_of_anybody(model, tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     path, broken = tmp_path / "part.safetensors", tmp_path / "broken.safetensors"
-    model.head_statistics(mhaviz.Corpus(FEW[:3], path), replicates=0)
+    model.head_statistics(mhaviz.Corpus(FEW[:3], path))
     with safe_open(path, "numpy") as file:
         arrays, about = {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["mhaviz"])  # noqa: SIM118
 
     def go_on(path):
-        model.head_statistics(mhaviz.Corpus(FEW[:3], path, resume=True), replicates=0)
+        model.head_statistics(mhaviz.Corpus(FEW[:3], path, resume=True))
 
     def refused(metadata=None, changes=None, message="cannot read "):
         content = {"mhaviz": json.dumps(about | (metadata or {}))} if not isinstance(metadata, str) else metadata
@@ -201,7 +208,7 @@ def test_files_of_anybody(model, tmp_path, monkeypatch):
     refused({}, {"self.0.mean": np.full_like(arrays["self.0.mean"], 1e300)}, "mean: expected numbers from")
     refused({}, {"self.0.mean": np.ones((2, 2))}, "cannot go on from")
     refused({}, {"self.0.x": np.ones(3), "x": np.ones(3)}, "expected names such as self.0.mean, got 'x'")
-    refused({"options": about["options"] | {"replicates": -1}}, message="differ in their replicates: -1, and 0")
+    refused({"options": about["options"] | {"overlap": -1}}, message="differ in their overlap: -1, and None")
     refused({"study": "diff"}, message="differ in their study: diff, and heads")
     save_file(arrays, broken)
     with pytest.raises(MhavizError, match="it is not a part of a corpus"):
@@ -224,7 +231,7 @@ def test_texts_that_are_all_left_out(model, as_processes):
     texts, notices = ["" if number < 4 else text for number, text in enumerate(TEXTS[:20])], []
 
     def read(rank, texts=texts):
-        return model.head_statistics(mhaviz.Corpus(texts, torchrun=True), replicates=0, on_notice=notices.append)
+        return model.head_statistics(mhaviz.Corpus(texts, torchrun=True), on_notice=notices.append)
 
     as_processes(40, read)
     assert set(notices) == {"4 sentences were left out: the model's tokenizer finds no token"}
@@ -268,7 +275,7 @@ def test_who_is_who(model, model_folder, tmp_path):
 def test_as_a_user_types_it(mhaviz, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("corpus.txt").write_text("\n".join(FEW))
-    reads = ("heads", "--model", str(model_folder("bert")), "--file", "corpus.txt", "--replicates", "20")
+    reads = ("heads", "--model", str(model_folder("bert")), "--file", "corpus.txt")
     result = mhaviz(*reads, "--resume", "-o", "heads.json", "-q")
     assert (result.status, result.err) == (0, "")
     assert not list(Path().glob("heads.part*")), "what was kept to go on from is gone once all is saved"
@@ -289,7 +296,7 @@ def test_a_run_that_is_stopped(mhaviz, model_folder, tmp_path, monkeypatch, comm
     monkeypatch.chdir(tmp_path)
     Path("corpus.txt").write_text("\n".join(TEXTS[:80]))
     folder = str(model_folder("bert"))
-    words = ["--model", folder, "--replicates", "20"] if command == "heads" else [folder, folder]
+    words = ["--model", folder] if command == "heads" else [folder, folder]
     words += ["--file", "corpus.txt", "-q", "-o", "k.json"]
     kept = Path("k.part.safetensors")
 
@@ -335,7 +342,7 @@ def test_what_is_kept_is_told_after_an_error_and_no_run_fails_for_it(mhaviz, mod
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     monkeypatch.setattr(corpora, "_SHARE", 0)
     monkeypatch.setattr(corpus_batches, "MOST_OF_A_BLOCK", 4)  # 32 sentences are read ahead
-    words = ["heads", "--model", str(model_folder("bert")), "--replicates", "0", "-o", "k.json", "--file", "corpus.txt"]
+    words = ["heads", "--model", str(model_folder("bert")), "-o", "k.json", "--file", "corpus.txt"]
     Path("corpus.txt").write_bytes("\n".join(TEXTS).encode() + b"\n\xff\n")
     result = mhaviz(*words)
     kept, error = result.err.splitlines()
@@ -365,7 +372,7 @@ def test_the_part_of_an_output_with_a_long_name(mhaviz, model_folder, tmp_path, 
     monkeypatch.setattr(corpora, "_SECONDS", -1.0)
     monkeypatch.setattr(corpora, "_SHARE", 0)
     name = "é" * 119 + "abc.json"
-    result = mhaviz("heads", *FEW, "--model", str(model_folder("bert")), "-o", name, "--replicates", "2")
+    result = mhaviz("heads", *FEW, "--model", str(model_folder("bert")), "-o", name)
     assert (result.status, result.err) == (0, f"mhaviz: saved {name}\n")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -373,8 +380,9 @@ def test_the_part_of_an_output_with_a_long_name(mhaviz, model_folder, tmp_path, 
 SAVING_OFTEN = """
 import os, sys
 from mhaviz.corpus import corpus as corpora
+from mhaviz.analyses import bootstrap
 from mhaviz.cli import run
-corpora._SECONDS, corpora._SHARE = -1.0, 0
+bootstrap.REPLICATES, corpora._SECONDS, corpora._SHARE = 20, -1.0, 0
 write = corpora.write_part
 def write_and_die(part, path):
     write(part, path)
@@ -389,7 +397,7 @@ def test_two_processes_share_a_corpus(model_folder, tmp_path):
     """The first alone speaks and saves, and finds what one finds, after both were killed; what they kept is gone."""
     (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
     words = ["heads", "--model", model_folder("bert"), "--dtype", "float64", "--file", "corpus.txt", "--json"]
-    words += ["--replicates", "20", "--resume", "-o", "two.csv"]
+    words += ["--resume", "-o", "two.csv"]
     killed = run_two(f"DIES = True{SAVING_OFTEN}", *words, folder=tmp_path)
     assert [status for status, *_ in killed] == [9, 9], killed
     kept = [tmp_path / f"two.part-{number}-of-2.safetensors" for number in (1, 2)]
@@ -400,7 +408,7 @@ def test_two_processes_share_a_corpus(model_folder, tmp_path):
         "mhaviz: going on after sentence 25, where two.part-1-of-2.safetensors has come to",
         "mhaviz: saved two.csv",
     ]
-    whole = mhaviz.load(model_folder("bert"), dtype="float64", device="cpu").head_statistics(TEXTS, replicates=20)
+    whole = mhaviz.load(model_folder("bert"), dtype="float64", device="cpu").head_statistics(TEXTS)
     (kind,) = json.loads(first[0])["kinds"]
     assert (kind["sentences"], kind["queries"]) == (whole.kinds[0].sentences, whole.kinds[0].queries)
     for name, numbers in kind["statistics"].items():

@@ -10,11 +10,11 @@ from mhaviz.results.head_statistics import STATISTICS
 
 
 def ranked(statistics, order):
-    return Ranking(statistics.kinds, order, MEASURES, 0, "").heads
+    return Ranking(statistics.kinds, order, MEASURES, "").heads
 
 
 def ranking_heading(statistics, order):
-    return Ranking(statistics.kinds, order, MEASURES, 0, "").heading
+    return Ranking(statistics.kinds, order, MEASURES, "").heading
 
 
 def texts_of(statistics):

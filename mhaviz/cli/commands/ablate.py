@@ -58,8 +58,6 @@ def ablate(
             head=head,
             kind=checkpoint.kind,
             probe=probe,
-            replicates=repeats.replicates,
-            seed=repeats.seed,
             on_notice=delivery.tell,
             on_progress=on_progress,
         )

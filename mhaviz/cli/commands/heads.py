@@ -56,8 +56,6 @@ def heads(
                 kind=checkpoint.kind,
                 probe=probe,
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
-                replicates=probes.replicates,
-                seed=probes.seed,
                 on_notice=delivery.tell,
                 on_progress=on_progress,
                 **(languages or {}),

@@ -1,4 +1,4 @@
-"""Options of tables of heads: probes, intervals, and the ranking."""
+"""Options of tables of heads: probes, and the ranking."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatOptions:
-    """Options for repeated random tokens in place of sentences, and for the bootstrap of intervals."""
+    """Option for repeated random tokens in place of sentences."""
 
     random_repeat: Annotated[
         int | None,
         typer.Option(metavar="N", help="Instead of sentences: N random tokens, repeated, to find induction heads."),
     ] = None
-    seed: Annotated[int, typer.Option(metavar="N", hidden=True, help="Seed of random tokens and of the bootstrap.")] = 0
-    replicates: Annotated[
-        int,
-        typer.Option(metavar="N", hidden=True, help="Bootstrap replicates for 95 % intervals; 0: no intervals."),
-    ] = 1000
 
     def probe(self, sentences: list[str] | None, file: Path | None) -> Probe | None:
         """Return the probe; None: the sentences are read. Raises ArgumentError if both are given."""
@@ -34,7 +29,7 @@ class RepeatOptions:
             return None
         if sentences or file is not None:
             raise ArgumentError("--random-repeat takes the place of sentences; leave out one of them")
-        return RandomRepeats(self.random_repeat, seed=self.seed)
+        return RandomRepeats(self.random_repeat)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

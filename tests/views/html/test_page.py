@@ -489,7 +489,7 @@ def test_back_goes_back(opened, minilm):
 
 def test_a_page_of_heads_opens_in_the_order_of_the_command(mhaviz, opened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = ("--file", str(SAMPLES / "text.txt"), "--sort", "previous", "--replicates", "0", "-q", "-o", "heads.html")
+    options = ("--file", str(SAMPLES / "text.txt"), "--sort", "previous", "-q", "-o", "heads.html")
     assert mhaviz("heads", "--model", str(MINILM), *options).status == 0
     page = opened(tmp_path / "heads.html").ready()
     assert "self L0 H2: previous 1.00" in page.ask("document.querySelector('.thumb').getAttribute('aria-label')")
