@@ -66,7 +66,7 @@ AS_TEXT = [  # commands whose view in the terminal is held; their JSON is then t
     'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',
     f"explain {DEPOSIT} --token deposit --head 2",
     "heads --model minilm --file samples/text.txt --sort previous --top 5",
-    "diff before.safetensors after.safetensors --fail-above 0.5 --fail-above-row 0.9",
+    "diff before.safetensors after.safetensors --fail-above 0.5",
     "trace-shapes --follow 0,2,5",
 ]
 MADE = {  # what a file that a command reads is made by

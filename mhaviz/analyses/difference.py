@@ -16,10 +16,17 @@ from numpy.typing import NDArray
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.difference import Change, Difference, Flaw, HeadDifference, Limits, MapDifference, RowChange
+from mhaviz.results.difference import (
+    Change,
+    Difference,
+    Flaw,
+    HeadDifference,
+    MapDifference,
+    RowChange,
+    require_limit,
+)
 from mhaviz.results.result import Source
 
-_NO_LIMITS = Limits()
 _BLOCK = 2**20  # numbers that are converted to float64 at a time
 
 
@@ -65,7 +72,7 @@ def compare(
     after: Attention,
     layers: Sequence[int | None] = (None, None),
     common_heads: bool = False,
-    limits: Limits = _NO_LIMITS,
+    fail_above: float | None = None,
 ) -> Difference:
     """Compare maps of the same sentence, layer, kind and reduction, and of the same pass if a side has several.
 
@@ -73,12 +80,13 @@ def compare(
         before, after: both attentions.
         layers: layer of each side; None: all. Two different layers are compared with each other.
         common_heads: compare only the heads that both maps have.
-        limits: the largest divergences that are allowed; if there are any, all tokens must be the same.
+        fail_above: largest divergence of a head that is allowed, in bits; with it, all tokens must be the same.
 
     Raises:
-        ArgumentError: there is no such layer.
+        ArgumentError: there is no such layer; ``fail_above`` is not from 0 to 1.
         MhavizError: no map is in both, or two such maps differ in their heads, their cells, or too many tokens.
     """
+    require_limit(fail_above)
     before, after = _without_passes(*_of_layers(before, after, layers))
     if common_heads:
         before, after = _with_common_heads(before, after)
@@ -91,10 +99,10 @@ def compare(
         )
     return Difference(
         source=joined_source(before.source, after.source),
-        maps=tuple(_difference(olds[name], news[name], limits) for name in common),
+        maps=tuple(_difference(olds[name], news[name], fail_above) for name in common),
         only_before=tuple(name for name in olds if name not in news),
         only_after=tuple(name for name in news if name not in olds),
-        limits=limits,
+        fail_above=fail_above,
     )
 
 
@@ -112,8 +120,8 @@ def _without_passes(before: Attention, after: Attention) -> tuple[Attention, Att
     return named[0], named[1]
 
 
-def _difference(before: AttentionMap, after: AttentionMap, limits: Limits) -> MapDifference:
-    _require_same_cells(before, after, 0.0 if limits.are_given else _MOST_CHANGED)
+def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | None) -> MapDifference:
+    _require_same_cells(before, after, _MOST_CHANGED if fail_above is None else 0.0)
     reaches = [m.reach for m in (before, after) if m.reach is not None]
     change = replace(
         after,
@@ -239,7 +247,7 @@ def _require_same_cells(before: AttentionMap, after: AttentionMap, most_changed:
         differing = [i for i, (one, other) in enumerate(pairs) if one != other]
         if len(differing) > most_changed * len(pairs) or (differing and len(old.tokens) != len(new.tokens)):
             one, other = pairs[differing[0]]
-            advice = ", or of texts that differ in a word" if most_changed else ", as limits are for those"
+            advice = ", or of texts that differ in a word" if most_changed else ", as a limit is for those"
             raise MhavizError(
                 f"{name}: expected the same tokens, but {side} {differing[0]} is {one!r:.40} in the first and "
                 f"{other!r:.40} in the second; compare maps of one text{advice}"

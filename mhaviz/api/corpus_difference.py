@@ -15,7 +15,7 @@ from mhaviz.inputs.tokens import Kind, Sentence
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.corpus_difference import CorpusDifference
-from mhaviz.results.difference import Limits
+from mhaviz.results.difference import require_limit
 from mhaviz.results.result import Source
 
 
@@ -27,7 +27,6 @@ def diff_models(
     layer: Numbers = None,
     kind: Kind | None = None,
     fail_above: float | None = None,
-    fail_above_row: float | None = None,
     source_language: str | None = None,
     target_language: str | None = None,
     examples: int = 0,
@@ -44,8 +43,7 @@ def diff_models(
         before, after: models from ``mhaviz.load``, or names, files and folders that it takes.
         texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``.
         layer, kind: the attentions that are compared; None: all.
-        fail_above, fail_above_row: largest divergence allowed in bits, of the mean of a head and of a single row. They
-            are the ``limits`` of the result, whose ``above`` lists what is larger.
+        fail_above: largest divergence of a head that is allowed, in bits; ``ranking`` says which are above.
         source_language, target_language: as in ``LoadedModel.attend``.
         examples: number of texts whose weights are kept for a page for the browser: the first ones of at most 512
             tokens, and fewer if the page would be too large.
@@ -53,7 +51,7 @@ def diff_models(
         on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
     Raises:
-        ArgumentError: a model has no such attention, or cannot read many texts; there is no text; a limit is invalid.
+        ArgumentError: a model has no such attention, or cannot read many texts; there is no text; the limit is invalid.
         MhavizError: the models differ in their attentions, or in the tokens of a text; they can read none of the texts;
             a saved part belongs to another computation, or a text has changed since.
 
@@ -62,7 +60,7 @@ def diff_models(
         >>> float(found.kinds[0].divergence.mean.max())
         0.0
     """
-    limits = Limits(fail_above, fail_above_row)
+    require_limit(fail_above)
 
     def reading(name: str, one: LoadedModel | str | Path) -> CorpusModel:
         loaded = one if isinstance(one, LoadedModel) else load(one, on_notice=on_notice)
@@ -79,7 +77,7 @@ def diff_models(
     corpus = replace(corpus, texts=watched(corpus.sentences, first, examples * is_first, shown))
     found: CorpusDifference = corpus.read(DifferenceStudy(), [first, second], source, on_notice, on_progress)
     sides = attentions_of([first, second], shown, on_notice)
-    return replace(found, limits=limits, examples=compare(sides[0], sides[1]) if sides else None)
+    return replace(found, fail_above=fail_above, examples=compare(sides[0], sides[1]) if sides else None)
 
 
 def source_of(first: Source, second: Source) -> Source:

@@ -11,7 +11,7 @@ from mhaviz.inputs.tokens import Kind
 from mhaviz.models.load import Notice
 from mhaviz.numbering import Numbers
 from mhaviz.results.attention import Attention
-from mhaviz.results.difference import Difference, Limits
+from mhaviz.results.difference import Difference
 
 
 def read(
@@ -59,7 +59,6 @@ def diff(
     layer: int | tuple[int, int] | None = None,
     head: Numbers = None,
     fail_above: float | None = None,
-    fail_above_row: float | None = None,
 ) -> Difference:
     """Compare two attentions of one text, or of two that differ in a word: after − before, and the divergence of rows.
 
@@ -70,11 +69,10 @@ def diff(
         before, after: attentions that ``attend`` returns, or files that ``read`` reads.
         layer: number of the layer to compare; or a pair, the layer of ``before`` and that of ``after``; None: all.
         head: heads to compare, where one attention may have others as well; None: all, which must be the same.
-        fail_above, fail_above_row: largest divergence allowed in bits, of the mean of a head and of a single row. They
-            are the ``limits`` of the result. With a limit, all tokens must be the same.
+        fail_above: largest divergence of a head that is allowed, in bits. With it, all tokens must be the same.
 
     Raises:
-        ArgumentError: there is no such layer or head, or a limit is invalid.
+        ArgumentError: there is no such layer or head, or the limit is invalid.
         MhavizError: the attentions have no map in common, or differ in their heads, cells or most tokens.
 
     Examples:
@@ -83,11 +81,10 @@ def diff(
         >>> mhaviz.diff(before, after).maps[0].divergence.shape  # (n_heads,)
         (8,)
     """
-    limits = Limits(fail_above, fail_above_row)
     first, second = (
         one if isinstance(one, Attention) else read_maps(Path(one)).named(Path(one)) for one in (before, after)
     )
     layers = layer if isinstance(layer, tuple) else (layer, layer)
     if len(layers) != 2:
         raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
-    return compare(first, second, layers, head is not None, limits).select(head)
+    return compare(first, second, layers, head is not None, fail_above).select(head)

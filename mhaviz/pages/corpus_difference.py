@@ -65,25 +65,20 @@ def _subtitle(kind: KindDivergence) -> str:
     return f"divergence of two models over {texts}, {tokens}"
 
 
-def _limits_text(d: CorpusDifference) -> str:
-    """Return "3 of 144 heads above a mean of 0.1 bits"; "" without limits."""
-    limits, parts = d.limits, []
-    if limits.mean is not None:
-        parts.append(f"a mean of {limits.mean:g} bits")
-    if limits.row is not None:
-        parts.append(f"{limits.row:g} bits in a row")
-    if not parts:
+def _limit_text(d: CorpusDifference) -> str:
+    """Return "3 of 144 heads above 0.1 bits"; "" without a limit."""
+    if d.fail_above is None:
         return ""
     above = sum(head["above"] for head in d.ranking)
-    return f"{above:,} of {counted(len(d.ranking), 'head')} above {' or '.join(parts)}"
+    return f"{above:,} of {counted(len(d.ranking), 'head')} above {d.fail_above:g} bits"
 
 
 def ranking_table(d: CorpusDifference) -> Table:
     """Return the table of heads, those that differ most first, with the row that differs most."""
     table = Ranking(d.kinds, _ORDER, [_BITS], "sentences").table()
-    has_limits = d.limits.are_given
-    above = [Column("", str, "left")] * has_limits
-    more = ((head["largest"], head, *(["above" * head["above"]] if has_limits else [])) for head in d.ranking)
+    has_limit = d.fail_above is not None
+    above = [Column("", str, "left")] * has_limit
+    more = ((head["largest"], head, *(["above" * head["above"]] if has_limit else [])) for head in d.ranking)
     return replace(
         table,
         columns=(*table.columns, Column("largest row", bits_text), Column("where", _where, "left"), *above),
@@ -96,7 +91,7 @@ def ranking_table(d: CorpusDifference) -> Table:
 
 def _heading(d: CorpusDifference) -> str:
     differs = any(head["largest"] > 0 for head in d.ranking)
-    return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", _limits_text(d)]))
+    return "; ".join(filter(None, ["the heads that differ most" if differs else "no weight differs", _limit_text(d)]))
 
 
 def _where(head: Mapping[str, Any]) -> str:

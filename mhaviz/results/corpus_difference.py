@@ -1,13 +1,12 @@
 """Difference between the attention of two models over many sentences."""
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.difference import Difference, Limits
+from mhaviz.results.difference import Difference
 from mhaviz.results.head_numbers import HeadNumbers, HeadsOfKind, HeadTable
 from mhaviz.results.result import Source
 
@@ -57,31 +56,29 @@ class CorpusDifference(HeadTable):
         source: origin of both.
         kinds: one for each kind of attention that the models have.
         too_long: number of sentences left out because they have more tokens than one of the models can read.
-        limits: the largest divergences that are allowed.
+        fail_above: largest divergence of a head that is allowed, in bits, averaged over the sentences; None: no limit.
         examples: changes of all weights on some of the sentences; None: not kept.
     """
 
     source: Source
     kinds: tuple[KindDivergence, ...]
     too_long: int = 0
-    limits: Limits = field(default_factory=Limits)
+    fail_above: float | None = None
     examples: Difference | None = None
 
     @property
     def ranking(self) -> list[dict[str, Any]]:
-        """Numbers of each head by name, the largest mean first. With limits, "above" says whether one is exceeded."""
-        most_mean, most_row = (math.inf if most is None else most for most in (self.limits.mean, self.limits.row))
+        """Numbers of each head by name, the largest mean first. With a limit, "above" says whether it is exceeded."""
         heads = sorted(self.rows(), key=lambda head: -head["mean"])
         for head in heads:
             del head["number"]
-            if self.limits.are_given:
-                head["above"] = head["mean"] > most_mean or head["largest"] > most_row
+            if self.fail_above is not None:
+                head["above"] = head["mean"] > self.fail_above
         return heads
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; includes the ranking and the unit of divergences."""
-        limits = {"fail_above": self.limits.mean, "fail_above_row": self.limits.row}
-        about = {"unit": "bits", "bound": 1, "limits": limits, "too_long": self.too_long}
+        about = {"unit": "bits", "bound": 1, "fail_above": self.fail_above, "too_long": self.too_long}
         names = ("sentences", "queries", *Divergence.of_heads)
         kinds = [
             {"kind": kind.kind, "layers": kind.layers}
@@ -89,11 +86,3 @@ class CorpusDifference(HeadTable):
             for kind in self.kinds
         ]
         return about | {"kinds": kinds, "ranking": self.ranking}
-
-    def limited(self, fail_above: float | None = None, fail_above_row: float | None = None) -> "CorpusDifference":
-        """Return the result with limits on the mean of a head and on any single row, in bits; None: no limit.
-
-        Raises:
-            ArgumentError: a limit is not from 0 to 1.
-        """
-        return replace(self, limits=Limits(fail_above, fail_above_row))

@@ -1,6 +1,6 @@
-"""Difference between two attentions of one text, or of two that differ in a word, and limits on it."""
+"""Difference between two attentions of one text, or of two that differ in a word, and the limit on it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,10 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.results.result import Result, ShortRepr, Source
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Largest divergences that are allowed, in bits, from 0 to 1; None: no limit.
-
-    Attributes:
-        mean: limit on a head: on the mean over its rows, averaged over the sentences if there are several.
-        row: limit on any single row of a head.
-
-    Raises:
-        ArgumentError: a limit is not from 0 to 1.
-    """
-
-    mean: float | None = None
-    row: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, most in (("fail_above", self.mean), ("fail_above_row", self.row)):
-            if most is not None and not 0 <= most <= 1:
-                raise ArgumentError(f"{parameter(name)}: expected bits from 0 to 1, got {most}")
-
-    @property
-    def are_given(self) -> bool:
-        """Whether there is any limit."""
-        return self.mean is not None or self.row is not None
+def require_limit(fail_above: float | None) -> None:
+    """Raise ArgumentError unless a limit on divergences is None or from 0 to 1 bit."""
+    if fail_above is not None and not 0 <= fail_above <= 1:
+        raise ArgumentError(f"{parameter('fail_above')}: expected bits from 0 to 1, got {fail_above}")
 
 
 @dataclass(frozen=True)
@@ -132,14 +112,14 @@ class Difference(Result):
         source: origin of both.
         maps: the changes, in the order of the second attention.
         only_before, only_after: names of the maps that only one of them has.
-        limits: the largest divergences that are allowed.
+        fail_above: largest divergence of a head that is allowed, in bits; None: no limit.
     """
 
     source: Source
     maps: tuple[MapDifference, ...]
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    fail_above: float | None = None
 
     @property
     def ranking(self) -> tuple[HeadDifference, ...]:

@@ -10,7 +10,7 @@ from rounding import rounding
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import MhavizError
 from mhaviz.results.attention import Attention
-from mhaviz.results.difference import Flaw, Limits
+from mhaviz.results.difference import Flaw
 from mhaviz.results.result import Source
 
 CLOSE = rounding()
@@ -300,8 +300,8 @@ def test_heads_can_be_chosen_afterwards(random_map):
         whole.select((4,))
 
 
-def test_limits_are_for_the_same_tokens(random_map):
+def test_a_limit_is_for_the_same_tokens(random_map):
     before, after = random_map(), remade(random_map(seed=1), queries=("a", " B", "c"), keys=("a", " B", "c"))
     with pytest.raises(MhavizError, match="expected the same tokens, but query 1 is 'b' in the first"):
-        compare(attention(before), attention(after), limits=Limits(row=1.0))
-    assert compare(attention(before), attention(before), limits=Limits(row=1.0)).limits.row == 1.0
+        compare(attention(before), attention(after), fail_above=1.0)
+    assert compare(attention(before), attention(before), fail_above=1.0).fail_above == 1.0

@@ -102,9 +102,8 @@ def test_nothing_that_a_limit_could_be_for(mhaviz, folder):
         "whose rows sum to 1\n"
     )
     mhaviz("heatmap", "a b c d e f", *SMALL, "--size", "3", "--pool", "both", "-q", "-o", "both.json")
-    for option in ("--fail-above", "--fail-above-row"):
-        result = mhaviz("diff", "both.json", "both.json", "-q", option, "0.5")
-        assert (result.status, "self, max has no divergence" in result.err) == (1, True)
+    result = mhaviz("diff", "both.json", "both.json", "-q", "--fail-above", "0.5")
+    assert (result.status, "self, max has no divergence" in result.err) == (1, True)
 
 
 def test_what_was_not_compared_is_no_success(mhaviz, folder):
@@ -121,7 +120,7 @@ def test_what_was_not_compared_is_no_success(mhaviz, folder):
             "with the same maps\n",
         )
     assert mhaviz("diff", "three.npy", "one.npy", "--layer", "0", "--fail-above", "0", "-q").status == 0
-    result = mhaviz("diff", "zeros.npy", "zeros.npy", "--fail-above-row", "0.5", "-q")
+    result = mhaviz("diff", "zeros.npy", "zeros.npy", "--fail-above", "0.5", "-q")
     assert (result.status, result.err) == (
         1,
         "mhaviz: cannot tell whether too much has changed: self L0 H1 has no divergence, as all its rows "
@@ -188,7 +187,6 @@ def test_heads_that_are_not_drawn_are_checked_too(mhaviz, arrays):
     assert result.status == 3
     assert [head["head"] for head in json.loads(result.out)["ranking"]] == [0, 1]
     assert "in self L0 H2" in result.err
-    assert mhaviz("diff", "a.npy", "b.npy", "--head", "0", "--fail-above-row", "0.3", "-q").status == 3
 
 
 def test_heads_that_only_one_file_has(mhaviz, seeds):
@@ -198,19 +196,18 @@ def test_heads_that_only_one_file_has(mhaviz, seeds):
     assert mhaviz("diff", "head.json", "a.json", "-q").status == 1
 
 
-def test_a_limit_for_the_worst_row(mhaviz, arrays):
+def test_the_limit_and_the_worst_row(mhaviz, arrays):
     m = np.array([0.625, 0.125, 0.125, 0.125])
     bits = (np.log2(1 / m[0]) + (0.25 * np.log2(0.25 / m)).sum()) / 2
     assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", f"{bits / 4 + 1e-6}").status == 0
-    assert mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", f"{bits + 1e-6}").status == 0
-    result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above-row", "0.3")
+    result = mhaviz("diff", "a.npy", "b.npy", "-q", "--fail-above", "0.01")
     assert (result.status, result.err) == (
         3,
-        f"mhaviz: expected a divergence of at most 0.3 bits in every row, got {bits:.4g} in row 1 of self L0 H2\n",
+        f"mhaviz: expected a divergence of at most 0.01 bits, got {bits / 4:.4g} in self L0 H2\n",
     )
     shown = mhaviz("diff", "a.npy", "b.npy").out
     assert f"{bits:.4f} at 1" in shown
-    assert mhaviz("diff", "a.npy", "b.npy", "--fail-above-row", "1.1").status == 2
+    assert mhaviz("diff", "a.npy", "b.npy", "--fail-above", "1.1").status == 2
 
 
 def test_a_limit_has_as_many_digits_as_it_takes(mhaviz, arrays):
@@ -272,7 +269,7 @@ def test_identical_maps(mhaviz, arrays):
 
 def test_the_exit_statuses_are_in_the_help(mhaviz, folder):
     text = " ".join(mhaviz("diff", "--help").out.split())
-    assert "3 if more has changed than --fail-above or --fail-above-row allows" in text
+    assert "3 if more has changed than --fail-above allows" in text
     assert "1 if it could not be compared; 2 for a wrong command line" in text
 
 
@@ -350,7 +347,7 @@ def test_two_models_over_a_corpus(mhaviz, shaken_folder):
     assert last.endswith("; 2 heads of 8 are above")
     assert f": expected a divergence of at most {most} bits, got " in last
     assert [head["above"] for head in json.loads(result.out)["ranking"]] == [True, True] + [False] * 6
-    assert mhaviz("diff", shaken_folder, shaken_folder, "--file", "t.txt", "--fail-above-row", "0", "-q").status == 0
+    assert mhaviz("diff", shaken_folder, shaken_folder, "--file", "t.txt", "--fail-above", "0", "-q").status == 0
 
     on_disk = json.loads(mhaviz(*command[:-1], "cpu=12KiB", "--json").out)
     assert all("disk" in str(on_disk["source"][side]["device"]) for side in ("first", "second"))
@@ -410,7 +407,6 @@ def test_texts_that_differ_are_said_and_with_a_limit_refused(mhaviz, seeds):
     mhaviz("heatmap", "one warm three", *SMALL, "-q", "-o", "second.json")
     result = mhaviz("diff", "first.json", "second.json")
     assert (result.status, "the texts differ at 1 of 3 tokens: two / warm\n" in result.err) == (0, True)
-    for limit in ("--fail-above", "--fail-above-row"):
-        result = mhaviz("diff", "first.json", "second.json", limit, "1")
-        assert (result.status, "but query 1 is 'two' in the first and 'warm' in the second" in result.err) == (1, True)
-        assert "as limits are for those" in result.err
+    result = mhaviz("diff", "first.json", "second.json", "--fail-above", "1")
+    assert (result.status, "but query 1 is 'two' in the first and 'warm' in the second" in result.err) == (1, True)
+    assert "as a limit is for those" in result.err

@@ -9,8 +9,8 @@ import typer
 
 from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
-from mhaviz.cli.shared.change_limits import (
-    LimitOptions,
+from mhaviz.cli.shared.change_limit import (
+    FailAbove,
     flaw_notices,
     require_at_most,
     require_models_alike,
@@ -29,7 +29,6 @@ from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
-    from mhaviz.results.difference import Limits
     from mhaviz.views.style import Style
 
 _T = TypeVar("_T")
@@ -115,7 +114,7 @@ def diff(
     corpus: CorpusOptions,
     delivery: Delivery,
     looks: ChangeOptions,
-    allowed: LimitOptions,
+    fail_above: FailAbove = None,
     head: Heads = None,
     layer: Annotated[
         list[int] | None,
@@ -131,7 +130,7 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
 
     A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
-    many tokens, which --fail-above and --fail-above-row refuse. Maps of the same sentence, layer and kind are compared,
+    many tokens, which --fail-above refuses. Maps of the same sentence, layer and kind are compared,
     B − A. With --file, A and B are models with the same tokenizer, and limits of --device hold for each of them. Heads
     are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
     common.
@@ -139,15 +138,19 @@ def diff(
     Output: a {PAGE_SUFFIXES} file.
 
     Exit status: 0; 1 if it could not be compared; 2 for a wrong command line; 3 if more has changed than --fail-above
-    or --fail-above-row allows. Under torchrun, it is 1 for every failure.
+    allows. Under torchrun, it is 1 for every failure.
     """
     reads = pair.file is not None
     delivery.check([before, after, *([pair.file] if pair.file else [])], PAGE_SUFFIXES)
-    style, limits = style_of(looks), allowed.limits
+    style = style_of(looks)
+
+    from mhaviz.results.difference import require_limit
+
+    require_limit(fail_above)
     if not reads:
         if loading := [*given(pair), *given(corpus)]:
             raise ArgumentError(f"{', '.join(loading)}: for models, which read sentences; add --file sentences.txt")
-        _diff_of_files((before, after), array, delivery, style, layer, head, limits)
+        _diff_of_files((before, after), array, delivery, style, layer, head, fail_above)
         return
     of_maps = [
         *(option for option in given(array) if option != "--kind"),
@@ -172,8 +175,7 @@ def diff(
                 texts,
                 layer=one_layer,
                 kind=array.kind,
-                fail_above=limits.mean,
-                fail_above_row=limits.row,
+                fail_above=fail_above,
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
                 **(pair.languages or {}),
                 on_notice=delivery.tell,
@@ -191,12 +193,12 @@ def _diff_of_files(
     style: "Style",
     layer: list[int] | None,
     heads: tuple[int, ...] | None,
-    limits: "Limits",
+    fail_above: float | None,
 ) -> None:
-    """Compare the maps of two files. Limits apply to all heads, also to those that are not drawn.
+    """Compare the maps of two files. The limit applies to all heads, also to those that are not drawn.
 
     Raises:
-        ChangedError: the maps differ by more than the limits allow.
+        ChangedError: the maps differ by more than the limit allows.
         ArgumentError, MhavizError: the files cannot be read or compared.
     """
     from mhaviz.analyses.difference import compare
@@ -212,7 +214,7 @@ def _diff_of_files(
     sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
-    whole = compare(first, second, (first_layer, second_layer), heads is not None, limits)
+    whole = compare(first, second, (first_layer, second_layer), heads is not None, fail_above)
     difference = whole.select(heads)
     for path, names in ((before, difference.only_before), (after, difference.only_after)):
         if names:

@@ -1,8 +1,8 @@
-"""--fail-above and --fail-above-row: exit status 3 if attention has changed by more than a limit."""
+"""--fail-above: exit status 3 if attention has changed by more than the limit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,42 +13,24 @@ from mhaviz.errors import ChangedError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.results.corpus_difference import CorpusDifference
-    from mhaviz.results.difference import Difference, HeadDifference, Limits
+    from mhaviz.results.difference import Difference, HeadDifference
 
 Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
 """Both files, each with the layer that was asked for; None: all layers."""
 
-_Measured = tuple[float, str]
-"""Divergence in bits, and the name of its head or row."""
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LimitOptions:
-    """Options for the largest divergences that are allowed."""
-
-    fail_above: Annotated[
-        float | None,
-        typer.Option(metavar="BITS", help="Exit with 3 if a head's mean divergence is larger, 0 to 1."),
-    ] = None
-    fail_above_row: Annotated[
-        float | None,
-        typer.Option(metavar="BITS", help="Exit with 3 if a row's divergence is larger, 0 to 1."),
-    ] = None
-
-    @property
-    def limits(self) -> "Limits":
-        """The limits. Raises ArgumentError if one is not from 0 to 1."""
-        from mhaviz.results.difference import Limits
-
-        return Limits(self.fail_above, self.fail_above_row)
+FailAbove = Annotated[
+    float | None,
+    typer.Option(metavar="BITS", help="Exit with 3 if a head's mean divergence is larger, 0 to 1."),
+]
 
 
 @contextmanager
 def verdict() -> Iterator[Callable[..., None]]:
     """Yield a function to call with a check and its arguments, whose error is raised at the end of the block.
 
-    So a result is delivered that is above a limit. If it cannot be delivered, both errors are said, and the exit status
-    is that of the check, as nothing that happens to the output changes it.
+    So a result above the limit is delivered. If it cannot be delivered, both errors are said, and the exit status is
+    that of the check, as nothing that happens to the output changes it.
     """
     reached: list[MhavizError] = []
 
@@ -105,42 +87,31 @@ def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
 
 
 def require_at_most(difference: "Difference", sides: Sides) -> None:
-    """Raise ChangedError if a head is above a limit, MhavizError if something without a divergence might be."""
-    known = [head for head in difference.ranking if head.divergence is not None]
-    means = [(head.divergence or 0.0, head.map.name_of(head.head)) for head in known]
-    rows = [
-        (head.worst.divergence, f"row {head.worst.query} of {head.map.name_of(head.head)}")
-        for head in known
-        if head.worst
-    ]
-    _require_below(difference.limits, means, rows)
-    if difference.limits.are_given and (reason := next(_not_compared(difference, sides), None)) is not None:
+    """Raise ChangedError if a head is above the limit, MhavizError if something without a divergence might be."""
+    if difference.fail_above is None:
+        return
+    known = [(head, head.divergence) for head in difference.ranking]
+    _require_below(
+        difference.fail_above, [(bits, head.map.name_of(head.head)) for head, bits in known if bits is not None]
+    )
+    if (reason := next(_not_compared(difference, sides), None)) is not None:
         raise MhavizError(f"cannot tell whether too much has changed: {reason}")
 
 
 def require_models_alike(difference: "CorpusDifference") -> None:
-    """Raise ChangedError if a head of two models is above a limit."""
-    named = [(head, "{kind} L{layer} H{head}".format(**head)) for head in difference.ranking]
-    _require_below(
-        difference.limits,
-        [(head["mean"], name) for head, name in named],
-        [(head["largest"], f"row {head['query']} of sentence {head['sentence']}, {name}") for head, name in named],
-    )
+    """Raise ChangedError if a head of two models is above the limit."""
+    if difference.fail_above is not None:
+        heads = [(head["mean"], "{kind} L{layer} H{head}".format(**head)) for head in difference.ranking]
+        _require_below(difference.fail_above, heads)
 
 
-def _require_below(limits: "Limits", means: Sequence[_Measured], rows: Sequence[_Measured]) -> None:
-    """Raise ChangedError if the mean or a row of a head is above its limit."""
-    for most, measured, of in ((limits.mean, means, ""), (limits.row, rows, " in every row")):
-        if most is not None and (above := sorted((one for one in measured if one[0] > most), reverse=True)):
-            got, where = above[0]
-            others = f"; {len(above)} heads of {len(means)} are above" if len(above) > 1 else ""
-            raise ChangedError(f"{_expected(most, got, of)} in {where}{others}")
-
-
-def _expected(most: float, got: float, of: str) -> str:
-    """Return a message with the expected and the actual divergence, in enough digits to be above the limit."""
-    digits = next(text for digits in range(4, 18) if float(text := f"{got:.{digits}g}") > most)
-    return f"expected a divergence of at most {most} bits{of}, got {digits}"
+def _require_below(most: float, heads: Sequence[tuple[float, str]]) -> None:
+    """Raise ChangedError if a head, given by its divergence in bits and its name, is above the limit."""
+    if above := sorted((head for head in heads if head[0] > most), reverse=True):
+        got, name = above[0]
+        digits = next(text for digits in range(4, 18) if float(text := f"{got:.{digits}g}") > most)
+        others = f"; {len(above)} heads of {len(heads)} are above" if len(above) > 1 else ""
+        raise ChangedError(f"expected a divergence of at most {most} bits, got {digits} in {name}{others}")
 
 
 def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
