@@ -6,7 +6,7 @@ where one of the weights is 0, and at most 1 bit.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -30,27 +30,6 @@ from mhaviz.results.result import Source
 _BLOCK = 2**20  # numbers that are converted to float64 at a time
 
 
-def _of_layers(before: Attention, after: Attention, layers: Sequence[int | None]) -> tuple[Attention, Attention]:
-    """Select the maps of one layer on each side. If the layers differ, the first is renamed so that both match.
-
-    Raises:
-        ArgumentError: there is no such layer.
-    """
-    first, second = (side.select(layer=layer) for side, layer in zip((before, after), layers, strict=True))
-    old, new = layers
-    if old == new or new is None:
-        return first, second
-    return _named_by_layer(first, old, new), _named_by_layer(second, new, new)
-
-
-def _named_by_layer(attention: Attention, layer: int | None, name: int) -> Attention:
-    """Rename the maps of a layer to the layer that they are compared with; the source keeps the real one."""
-    source = attention.source
-    footnote = f"{source.footnote}, layer {layer}"
-    source = replace(source, footnote=footnote, details={**source.details, "layer": layer})
-    return replace(attention, source=source, maps=tuple(replace(m, layer=name) for m in attention.maps))
-
-
 def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, Attention]:
     """Select the common heads of maps that are in both attentions. Raises MhavizError if there are none."""
     heads = {m.name: m.heads for m in before.maps}
@@ -70,7 +49,7 @@ def _with_common_heads(before: Attention, after: Attention) -> tuple[Attention, 
 def compare(
     before: Attention,
     after: Attention,
-    layers: Sequence[int | None] = (None, None),
+    layer: int | None = None,
     common_heads: bool = False,
     fail_above: float | None = None,
 ) -> Difference:
@@ -78,7 +57,7 @@ def compare(
 
     Args:
         before, after: both attentions.
-        layers: layer of each side; None: all. Two different layers are compared with each other.
+        layer: layer to compare; None: all.
         common_heads: compare only the heads that both maps have.
         fail_above: largest divergence of a head that is allowed, in bits; with it, all tokens must be the same.
 
@@ -87,7 +66,7 @@ def compare(
         MhavizError: no map is in both, or two such maps differ in their heads, their cells, or too many tokens.
     """
     require_limit(fail_above)
-    before, after = _without_passes(*_of_layers(before, after, layers))
+    before, after = _without_passes(before.select(layer=layer), after.select(layer=layer))
     if common_heads:
         before, after = _with_common_heads(before, after)
     olds, news = ({m.name: m for m in attention.maps} for attention in (before, after))
@@ -95,7 +74,7 @@ def compare(
     if not common:
         raise MhavizError(
             f"no map is in both: the first has {_listed(olds)}, the second {_listed(news)}; compare maps of the same "
-            f"pass, sentence, layer and kind, or name a layer of each by {parameter('layer')}"
+            f"pass, sentence, layer and kind"
         )
     return Difference(
         source=joined_source(before.source, after.source),

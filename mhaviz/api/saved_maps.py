@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from mhaviz.analyses.difference import compare
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.files.maps import About, read_maps
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.load import Notice
@@ -56,7 +56,7 @@ def diff(
     before: Attention | str | Path,
     after: Attention | str | Path,
     *,
-    layer: int | tuple[int, int] | None = None,
+    layer: int | None = None,
     head: Numbers = None,
     fail_above: float | None = None,
 ) -> Difference:
@@ -67,7 +67,7 @@ def diff(
 
     Args:
         before, after: attentions that ``attend`` returns, or files that ``read`` reads.
-        layer: number of the layer to compare; or a pair, the layer of ``before`` and that of ``after``; None: all.
+        layer: number of the layer to compare; None: all.
         head: heads to compare, where one attention may have others as well; None: all, which must be the same.
         fail_above: largest divergence of a head that is allowed, in bits. With it, all tokens must be the same.
 
@@ -84,7 +84,4 @@ def diff(
     first, second = (
         one if isinstance(one, Attention) else read_maps(Path(one)).named(Path(one)) for one in (before, after)
     )
-    layers = layer if isinstance(layer, tuple) else (layer, layer)
-    if len(layers) != 2:
-        raise ArgumentError(f"{parameter('layer')}: expected one layer, or a pair of them, got {quoted(layer)}")
-    return compare(first, second, layers, head is not None, fail_above).select(head)
+    return compare(first, second, layer, head is not None, fail_above).select(head)

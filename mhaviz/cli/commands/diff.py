@@ -1,9 +1,8 @@
 """mhaviz diff"""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from mhaviz.files.maps import SavedMaps
     from mhaviz.views.style import Style
 
-_T = TypeVar("_T")
-
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
 
@@ -40,13 +37,7 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 class TwoArrayOptions:
     """Options for arrays of other tools in either of two files."""
 
-    name: Annotated[
-        list[str] | None,
-        array_option(
-            metavar="NAME",
-            help='Name of the array, if a file holds several; give it twice for two names, "" for a file with one.',
-        ),
-    ] = None
+    name: Annotated[str | None, array_option(metavar="NAME", help="Name of the array, if files hold several.")] = None
     kind: ArrayKind = None
 
     def read(self, paths: tuple[Path, Path], delivery: Delivery) -> "list[SavedMaps]":
@@ -58,8 +49,7 @@ class TwoArrayOptions:
         """
         from mhaviz.files.maps import About, read_maps
 
-        abouts = [About(name or None, kind=self.kind) for name in _of_each("--name", self.name)]
-        files = [read_maps(path, about) for path, about in zip(paths, abouts, strict=True)]
+        files = [read_maps(path, About(self.name, kind=self.kind)) for path in paths]
         if given(self) and all(saved.is_own for saved in files):
             raise ArgumentError(
                 f"{' and '.join(map(str, paths))} have their own tokens and kinds; leave out {', '.join(given(self))}"
@@ -67,15 +57,6 @@ class TwoArrayOptions:
         for saved in files:
             delivery.tell(*saved.notices)
         return files
-
-
-def _of_each(option: str, values: Sequence[_T] | None) -> tuple[_T | None, _T | None]:
-    """Return the value of an option for each of two files. If it is given once, it is the value for both."""
-    if not values:
-        return None, None
-    if len(values) > 2:
-        raise ArgumentError(f"{option}: expected it once, or twice, for A and for B; got it {len(values)} times")
-    return values[0], values[-1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,17 +97,13 @@ def diff(
     looks: ChangeOptions,
     fail_above: FailAbove = None,
     head: Heads = None,
-    layer: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Compare this layer; given twice: a layer of A with one of B."),
-    ] = None,
+    layer: Annotated[int | None, typer.Option(metavar="N", help="Compare only this layer.")] = None,
 ) -> None:
     """Show what differs between two saved attentions, or between two models over a corpus.
 
     \b
     mhaviz diff before.safetensors after.safetensors -o change.png
     mhaviz diff before.safetensors after.safetensors --fail-above 0.05
-    mhaviz diff maps.safetensors maps.safetensors --layer 0 --layer 1
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
 
     A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
@@ -156,11 +133,9 @@ def diff(
         *(option for option in given(array) if option != "--kind"),
         *(option for option in given(looks) if option == "--vmax"),
         *(["--head"] if head else []),
-        *(["--layer twice"] if layer and len(layer) > 1 else []),
     ]
     if of_maps:
         raise ArgumentError(f"{', '.join(of_maps)}: for saved maps, and these are models; leave it out")
-    one_layer = layer[0] if layer else None
     texts = corpus.corpus(delivery, None, pair.file)
 
     from mhaviz.api.corpus_difference import diff_models
@@ -173,7 +148,7 @@ def diff(
                 first,
                 second,
                 texts,
-                layer=one_layer,
+                layer=layer,
                 kind=array.kind,
                 fail_above=fail_above,
                 examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
@@ -191,7 +166,7 @@ def _diff_of_files(
     arrays: TwoArrayOptions,
     delivery: Delivery,
     style: "Style",
-    layer: list[int] | None,
+    layer: int | None,
     heads: tuple[int, ...] | None,
     fail_above: float | None,
 ) -> None:
@@ -209,18 +184,15 @@ def _diff_of_files(
                 f"{path}: expected a file with attention maps, got a folder; to compare models, add --file with a file "
                 f"of sentences"
             )
-    before, after = paths
-    first_layer, second_layer = _of_each("--layer", layer)
-    sides = (before, first_layer), (after, second_layer)
     files = arrays.read(paths, delivery)
     first, second = (saved.named(path) for saved, path in zip(files, paths, strict=True))
-    whole = compare(first, second, (first_layer, second_layer), heads is not None, fail_above)
+    whole = compare(first, second, layer, heads is not None, fail_above)
     difference = whole.select(heads)
-    for path, names in ((before, difference.only_before), (after, difference.only_after)):
+    for path, names in zip(paths, (difference.only_before, difference.only_after), strict=True):
         if names:
             delivery.tell(f"only in {path}: {'; '.join(names)}")
-    delivery.tell(*text_notices(whole), *flaw_notices(whole, sides))
+    delivery.tell(*text_notices(whole), *flaw_notices(whole, paths))
 
     with verdict() as reach:
-        reach(require_at_most, whole, sides)
+        reach(require_at_most, whole, paths)
         delivery.deliver(difference, style)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +13,6 @@ from mhaviz.errors import ChangedError, MhavizError
 if TYPE_CHECKING:
     from mhaviz.results.corpus_difference import CorpusDifference
     from mhaviz.results.difference import Difference, HeadDifference
-
-Sides = tuple[tuple[Path, int | None], tuple[Path, int | None]]
-"""Both files, each with the layer that was asked for; None: all layers."""
 
 
 FailAbove = Annotated[
@@ -70,23 +66,22 @@ def text_notices(difference: "Difference") -> Iterator[str]:
     yield f"the texts differ at {len(pairs):,} of {len(first):,} tokens: {named}{more}"
 
 
-def flaw_notices(difference: "Difference", sides: Sides) -> Iterator[str]:
+def flaw_notices(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:
     """Iterate over at most one message on heads that have no divergence, with the reason."""
     flawed = [head for head in difference.ranking if head.flaw]
     if flawed:
         more = f"; {len(flawed) - 1:,} more heads have none, either" if len(flawed) > 1 else ""
-        yield f"{_flaw_text(flawed[0], sides)}{more}"
+        yield f"{_flaw_text(flawed[0], paths)}{more}"
 
 
-def _flaw_text(head: "HeadDifference", sides: Sides) -> str:
+def _flaw_text(head: "HeadDifference", paths: Sequence[Path]) -> str:
     flaw = head.flaw
     assert flaw is not None
-    path, layer = sides[flaw.is_second]
-    m = head.map if layer is None else replace(head.map, layer=layer)
-    return f"{path}: {m.name_of(head.head)} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
+    name = f"{paths[flaw.is_second]}: {head.map.name_of(head.head)}"
+    return f"{name} has no divergence, as row {flaw.query} sums to {flaw.sum:.4g}"
 
 
-def require_at_most(difference: "Difference", sides: Sides) -> None:
+def require_at_most(difference: "Difference", paths: Sequence[Path]) -> None:
     """Raise ChangedError if a head is above the limit, MhavizError if something without a divergence might be."""
     if difference.fail_above is None:
         return
@@ -94,7 +89,7 @@ def require_at_most(difference: "Difference", sides: Sides) -> None:
     _require_below(
         difference.fail_above, [(bits, head.map.name_of(head.head)) for head, bits in known if bits is not None]
     )
-    if (reason := next(_not_compared(difference, sides), None)) is not None:
+    if (reason := next(_not_compared(difference, paths), None)) is not None:
         raise MhavizError(f"cannot tell whether too much has changed: {reason}")
 
 
@@ -114,15 +109,15 @@ def _require_below(most: float, heads: Sequence[tuple[float, str]]) -> None:
         raise ChangedError(f"expected a divergence of at most {most} bits, got {digits} in {name}{others}")
 
 
-def _not_compared(difference: "Difference", sides: Sides) -> Iterator[str]:
+def _not_compared(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:
     """Iterate over messages on what has no divergence, and what to do about it."""
-    for (path, _), names in zip(sides, (difference.only_before, difference.only_after), strict=True):
+    for path, names in zip(paths, (difference.only_before, difference.only_after), strict=True):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             yield f"{names[0]}{more} only in {path}; compare files with the same maps"
     for head in difference.ranking:
         if head.flaw:
-            yield f"{_flaw_text(head, sides)}; expected rows that sum to 1"
+            yield f"{_flaw_text(head, paths)}; expected rows that sum to 1"
         elif head.divergence is None and not head.map.quantity.rows_are_shares:
             advice = "maps by mass" if head.map.quantity.is_distribution else "weights"
             yield f"{head.map.name} has no divergence; compare {advice}, whose rows sum to 1"
