@@ -41,7 +41,13 @@ AVERAGES = ("exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a model; ``d_ff``: number of hidden features of the feed-forward blocks."""
+    """Sizes of a model. ``mhaviz train`` chooses the first two; files say all.
+
+    Attributes:
+        d_model, n_heads: of each attention.
+        d_ff: number of hidden features of the feed-forward blocks.
+        dropout: share that is dropped in training.
+    """
 
     d_model: int = 64
     n_heads: int = 4
@@ -51,7 +57,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a training; ``learning_rate``: its maximum, after the warm-up."""
+    """Settings of a training; ``batch_size``: sentences a step; ``learning_rate``: its maximum, after the warm-up."""
 
     steps: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1500
     batch_size: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 64

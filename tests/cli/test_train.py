@@ -21,7 +21,7 @@ from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer
 
-SMALL = ("--steps", "4", "--d-model", "8", "--n-heads", "2", "--d-ff", "8", "--batch-size", "4", "--device", "cpu")
+SMALL = ("--steps", "4", "--d-model", "8", "--n-heads", "2", "--device", "cpu")
 SENTENCE = "the small black cat does not see my red car"
 
 
@@ -140,13 +140,12 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
             "--steps: Input should be a valid integer",
         ),
         (
-            ("translation", "-o", "a.safetensors", "--dropout", "x"),
+            ("translation", "-o", "a.safetensors", "--learning-rate", "x"),
             2,
-            "--dropout: Input should be a valid number",
+            "--learning-rate: Input should be a valid number",
         ),
         (("translation", "-o", "a.safetensors", "--steps", "0"), 2, "--steps: Input should be greater"),
         (("translation", "-o", "a.safetensors", "--n-heads", "3"), 2, "expected heads that divide d_model"),
-        (("translation", "-o", "a.safetensors", "--dropout", "2"), 2, "--dropout: Input should be less"),
         (("translation", "-o", "a.safetensors", "--learning-rate", "0"), 2, "--learning-rate: Input should be greater"),
         (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "--learning-rate: Input should be"),
         (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--n-heads", "1"), 1, "memory"),

@@ -36,7 +36,6 @@ _training_option = partial(typer.Option, rich_help_panel="The training")
 class PlanOptions:
     """Options for how a model is trained. None: the default of ``Plan``, or as in the checkpoint that is resumed."""
 
-    batch_size: Annotated[int | None, _training_option(min=1, help="Sentences per step. \\[default: 64]")] = None
     learning_rate: Annotated[float | None, _training_option(min=1e-6, help="Its highest value. \\[default: 0.003]")] = (
         None
     )
@@ -51,8 +50,6 @@ class SizeOptions:
 
     d_model: Annotated[int | None, model_option(min=1, help="Features of each word. \\[default: 64]")] = None
     n_heads: Annotated[int | None, model_option(min=1, help="Heads of each attention. \\[default: 4]")] = None
-    d_ff: Annotated[int | None, model_option(min=1, help="Hidden features, feed-forward. \\[default: 128]")] = None
-    dropout: Annotated[float | None, model_option(min=0, max=0.99, help="Dropout probability. \\[default: 0.1]")] = None
 
 
 def train(
