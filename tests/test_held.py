@@ -50,10 +50,10 @@ DEPOSIT = '"I am going to deposit my money at the bank"'
 TRANSLATED = '--model translation "the small black cat does not see my red car"'
 STREET = '"The animal didn\'t cross the street."'
 BOTTLES = "heatmap --file samples/bottles.txt --whole"
-BOTH = f"{BOTTLES} --pool both --size 128 --mask causal"
+POOLED = f"{BOTTLES} --size 128 --mask causal"
 MORE = [
-    "show both.safetensors",
-    "diff both.safetensors both-1.safetensors",
+    "show pooled.safetensors",
+    "diff pooled.safetensors pooled-1.safetensors",
     'heatmap "the cat sat on the mat" "a dog barks" --mask causal',
     f"heatmap --model minilm {STREET} --layer 0,5 --head 1-3 --hide-special",
     f"heatmap --model minilm {STREET} --layer 3 --show rollout",
@@ -72,8 +72,8 @@ AS_TEXT = [  # commands whose view in the terminal is held; their JSON is then t
 MADE = {  # what a file that a command reads is made by
     "before.safetensors": 'heatmap "I wonder what will come next!"',
     "after.safetensors": 'heatmap "I wonder what will come next!" --seed 1',
-    "both.safetensors": BOTH,
-    "both-1.safetensors": f"{BOTH} --seed 1",
+    "pooled.safetensors": POOLED,
+    "pooled-1.safetensors": f"{POOLED} --seed 1",
 }
 # Measuring takes time, and what it finds is not held.
 SHORTER = {

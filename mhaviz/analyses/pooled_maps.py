@@ -65,11 +65,11 @@ def pooled_maps(
     on_progress: Callable[[float, str], None] = lambda done, what: None,
     keep: bool = False,
 ) -> Attention:
-    """Compute a pooled map of each selected attention for each sentence; two if both reductions are requested.
+    """Compute a pooled map of each selected attention for each sentence.
 
     Args:
         model, inputs, heads, hide_special: as in ``attention_weights``.
-        pooling: cells and window of the maps. Where nothing is pooled, both reductions are the same, in one map.
+        pooling: cells and window of the maps.
         on_progress: called with the share of the work that is done, from 0 to 1, and a description of what is next.
         keep: keep queries and keys beside the maps; not for a window, or where special tokens are hidden.
 
@@ -85,34 +85,30 @@ def pooled_maps(
         part = _within_text((seen.queries[0], seen.keys[0]), seen.site.kind, pooling) if hide_special else pooling
         cost, what = _n_scores(_size_of(seen), pooling), f"map {number} of {len(sizes)}"
         number += 1
-        pooled, found = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole, what))
+        pooled, m = _pooled(seen, part, keep, lambda share: on_progress((done + share * cost) / whole, what))
         done += cost
-        if hide_special and seen.keys[0].special:
-            found = _with_share(found, pooled)
-        if pooling.reduce == "max":
-            found = [replace(found[-1], summary=found[0].summary)]
-        maps.extend(found)
+        maps.append(_with_share(m, pooled) if hide_special and seen.keys[0].special else m)
 
     model.run(inputs, on_attention, heads)
     return Attention(model.describe(inputs), tuple(maps))
 
 
-def pooled_of_call(seen: SiteCall, pooling: Pooling, keep: bool = False) -> list[AttentionMap]:
-    """Return the map of a call of one sentence, or two if both reductions are requested; see ``pooled_maps``."""
+def pooled_of_call(seen: SiteCall, pooling: Pooling, keep: bool = False) -> AttentionMap:
+    """Return the map of a call of one sentence; see ``pooled_maps``."""
     return _pooled(seen, pooling, keep)[1]
 
 
 def _pooled(
     seen: SiteCall, pooling: Pooling, keep: bool, on_progress: Callable[[float], None] = lambda done: None
-) -> tuple[PooledMap, list[AttentionMap]]:
-    """Return the ``PooledMap`` of a call, and the maps as in ``pooled_of_call``."""
+) -> tuple[PooledMap, AttentionMap]:
+    """Return the ``PooledMap`` of a call, and the map as in ``pooled_of_call``."""
     has_norms = seen.call.value_norms is not None
     wanted = replace(pooling_of(_size_of(seen), pooling), totals=pooling.totals or (has_norms and pooling.entropy))
     pooled = pool(seen.call, wanted, on_progress=on_progress)
-    found = _maps_of(seen, pooling, pooled)
+    m = _map_of(seen, pooling, pooled)
     if keep and pooling.window is None and (kept := kept_queries_and_keys(seen)) is not None:
-        found = [replace(m, queries_and_keys=kept) for m in found]
-    return pooled, found
+        m = replace(m, queries_and_keys=kept)
+    return pooled, m
 
 
 def _size_of(seen: SiteCall) -> MapSize:
@@ -121,7 +117,7 @@ def _size_of(seen: SiteCall) -> MapSize:
 
 
 def _within_text(sides: tuple[Tokens, Tokens], kind: Kind, pooling: Pooling) -> Pooling:
-    """Restrict a pooling to the tokens of the text, and request the totals for the share of special tokens.
+    """Restrict a pooling to the tokens of the text, and request totals and mass for the share of special tokens.
 
     Raises:
         ArgumentError: there are only special tokens, or some inside the text.
@@ -133,17 +129,17 @@ def _within_text(sides: tuple[Tokens, Tokens], kind: Kind, pooling: Pooling) -> 
             f"{parameter('hide_special')}: special tokens are inside the text and share cells with it; leave this out"
         )
     window = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-    return replace(pooling, window=window, totals=True, reduce="both" if pooling.reduce == "max" else pooling.reduce)
+    return replace(pooling, window=window, totals=True, both=pooling.reduce == "max")
 
 
-def _with_share(found: Sequence[AttentionMap], pooled: PooledMap) -> list[AttentionMap]:
-    """Add the mean share of special tokens to maps of the text; the first of the maps is by mass."""
+def _with_share(m: AttentionMap, pooled: PooledMap) -> AttentionMap:
+    """Add the mean share of special tokens to the map of a text; ``pooled`` has its cells by mass."""
     assert pooled.totals is not None
-    mass, totals = found[0], pooled.totals[0].double().cpu().numpy()  # n_heads queries
-    inside = (mass.row_sums * np.diff(mass.rows.edges)).sum(axis=-1, keepdims=True)
-    wholes = np.ones_like(totals) if mass.quantity.is_distribution else totals
-    share = mean_share(totals.sum(axis=-1, keepdims=True) - inside, wholes)
-    return [replace(m, to_special=share) for m in found]
+    totals = pooled.totals[0].double().cpu().numpy()  # n_heads queries
+    mass = pooled.weights[0].double().cpu().numpy()  # n_heads rows columns
+    inside = (mass.sum(axis=-1) * np.diff(m.rows.edges)).sum(axis=-1, keepdims=True)
+    wholes = np.ones_like(totals) if m.quantity.is_distribution else totals
+    return replace(m, to_special=mean_share(totals.sum(axis=-1, keepdims=True) - inside, wholes))
 
 
 def outline(
@@ -164,24 +160,19 @@ def outline(
         for site in sites.values():
             sides, sentence = text.sides(site.kind), inputs.sentence(number)
             rows, columns = map(Axis, sides)
-            reductions: tuple[Reduction, ...] = ("mass",)
+            reduction: Reduction = "mass"
             if pooling is not None:
                 part = _within_text(sides, site.kind, pooling) if hide_special else pooling
                 size = MapSize(site.kind, 1, len(rows), len(columns), site.d_key, sentence)
                 cells = _axes(pooling_of(size, part), sides)
                 is_pooled = any(axis.is_pooled for axis in cells)
                 rows, columns = cells if part.window or is_pooled else (rows, columns)
-                reductions = _reductions(pooling) if is_pooled else reductions
+                reduction = pooling.reduce or "mass" if is_pooled else "mass"
             zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(columns)))
             m = AttentionMap(zeros, rows, columns, site.kind, site.layer, sentence=sentence, quantity=quantity)
             m = without_special(m) if hide_special and pooling is None else m
-            maps += [replace(m, quantity=replace(quantity, reduction=reduction)) for reduction in reductions]
+            maps.append(replace(m, quantity=replace(quantity, reduction=reduction)))
     return Attention(Source(""), tuple(maps))
-
-
-def _reductions(pooling: Pooling) -> tuple[Reduction, ...]:
-    """Return the reductions of pooled maps, one map each."""
-    return ("mass", "max") if pooling.reduce == "both" else (pooling.reduce or "mass",)
 
 
 def _axes(of_map: Pooling, sides: tuple[Tokens, Tokens]) -> tuple[Axis, Axis]:
@@ -211,13 +202,12 @@ def seconds_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.dev
     return taken * scores_needed(sizes, pooling) / _n_scores(replace(largest, n_heads=1), sample)
 
 
-def cells_of(size: MapSize, pooling: Pooling) -> tuple[Cells, ...]:
-    """Return the cells of the maps that ``pooled_maps`` computes for one sentence; empty if nothing is pooled."""
+def cells_of(size: MapSize, pooling: Pooling) -> Cells | None:
+    """Return the cells of the map that ``pooled_maps`` computes for one sentence; None: nothing is pooled."""
     sides = Tokens(("",) * size.q_length), Tokens(("",) * size.k_length)
     rows, columns = _axes(pooling_of(size, pooling), sides)
-    if Cells(rows, columns, WEIGHT).are_tokens:
-        return ()
-    return tuple(Cells(rows, columns, Quantity(reduction=reduction)) for reduction in _reductions(pooling))
+    cells = Cells(rows, columns, Quantity(reduction=pooling.reduce or "mass"))
+    return None if cells.are_tokens else cells
 
 
 def scores_needed(sizes: Sequence[MapSize], pooling: Pooling) -> int:
@@ -229,9 +219,8 @@ def bytes_needed(sizes: Sequence[MapSize], pooling: Pooling, device: torch.devic
     """Estimate the peak memory: the maps, the largest of the inputs, and the blocks in which it is computed."""
     total = 0
     for size in sizes:
-        cells = math.prod(pooling.most) * (1 + (pooling.reduce == "both"))
         of_each_query = 6 * (size.q_length + size.k_length) * pooling.entropy
-        total += _FLOAT32 * size.n_heads * (cells + of_each_query)
+        total += _FLOAT32 * size.n_heads * (math.prod(pooling.most) + of_each_query)
     largest = max(sizes, key=lambda size: size.bytes_of_inputs)
     shape = tile_shape(device, largest.k_length, largest.d_key, pooling_of(largest, pooling), None)
     return total + largest.bytes_of_inputs + shape.bytes
@@ -242,21 +231,19 @@ def _n_scores(size: MapSize, pooling: Pooling) -> int:
     return pooling_of(size, pooling).queries * size.k_length * size.n_heads
 
 
-def _maps_of(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> list[AttentionMap]:
+def _map_of(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> AttentionMap:
     query_edges, key_edges = pooled.query_edges.cpu().numpy(), pooled.key_edges.cpu().numpy()
     window = int(query_edges[0]), int(query_edges[-1]), int(key_edges[0]), int(key_edges[-1])
     is_pooled = max(np.diff(query_edges).max(), np.diff(key_edges).max()) > 1
-    single = WEIGHT if seen.call.value_norms is None else NORM
-    of_largest = replace(single, reduction="max")
-    whole = seen.map(
-        pooled.weights[0].cpu().numpy(),
+    quantity = WEIGHT if seen.call.value_norms is None else NORM
+    by_largest = pooling.reduce == "max" and is_pooled
+    cells = pooled.largest if by_largest and pooled.largest is not None else pooled.weights
+    return seen.map(
+        cells[0].cpu().numpy(),
         (query_edges, key_edges) if pooling.window or is_pooled else None,
-        quantity=of_largest if pooling.reduce == "max" and is_pooled else single,
+        quantity=replace(quantity, reduction="max") if by_largest else quantity,
         summary=_summary(seen, window, pooled) if pooling.entropy else None,
     )
-    if pooled.largest is None or not is_pooled:
-        return [whole]
-    return [whole, replace(whole, weights=pooled.largest[0].cpu().numpy(), quantity=of_largest, summary=None)]
 
 
 def _summary(seen: SiteCall, window: Window, pooled: PooledMap) -> MapSummary:

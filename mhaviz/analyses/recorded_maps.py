@@ -33,30 +33,33 @@ class RecordedMap(NamedTuple):
 
 @dataclass
 class _Kept:
-    """Maps of one attention in one pass, for one example; two if both reductions are requested.
+    """Map of one attention in one pass, for one example.
 
     Attributes:
         batch_size: number of examples in the first run.
-        maps: the maps of the first run, until further steps are added.
+        map: the map of the first run; None: further steps have been added.
         queries, keys: tokens of all runs so far.
-        growing: maps to which further steps have been added; empty if there was one run only.
+        growing: the map to which further steps have been added; None: there was one run only.
         left_out: positions of keys that are padding.
         k_length, q_length: number of keys and queries so far, padding included.
-        bytes: memory of all maps, as it was last counted.
+        bytes: memory of the map, as it was last counted.
     """
 
     batch_size: int
-    maps: list[AttentionMap]
+    map: AttentionMap | None
     queries: Tokens
     keys: Tokens
-    growing: list[GrowingMap]
+    growing: GrowingMap | None
     left_out: frozenset[int]
     k_length: int
     q_length: int
     bytes: int = 0
 
-    def result(self) -> list[AttentionMap]:
-        return [one.result(self.queries, self.keys) for one in self.growing] or self.maps
+    def result(self) -> AttentionMap:
+        if self.growing is not None:
+            return self.growing.result(self.queries, self.keys)
+        assert self.map is not None
+        return self.map
 
 
 class RecordedMaps:
@@ -118,18 +121,16 @@ class RecordedMaps:
         _require_weighing(seen)
         longest = max(seen.call.shape[2:])
         if longest <= self._most and self._pooling.reduce is None:
-            maps = [weight_map(seen, keep=self._keep)]
+            m = weight_map(seen, keep=self._keep)
         else:
-            maps = pooled_of_call(seen, self._pooling, self._keep)
-        for m in maps:
-            _require_finite(m.weights, seen)
+            m = pooled_of_call(seen, self._pooling, self._keep)
+        _require_finite(m.weights, seen)
         if isinstance(seen.call, AttentionWeights):  # the program may overwrite its own
-            maps = [replace(m, weights=m.weights.copy()) for m in maps]
+            m = replace(m, weights=m.weights.copy())
         elif self._keep:
-            of_maps: dict[int, Any] = {}  # which share them
-            maps = [replace(m, queries_and_keys=deepcopy(m.queries_and_keys, of_maps)) for m in maps]
+            m = replace(m, queries_and_keys=deepcopy(m.queries_and_keys))
         self.forget(*key)
-        self._kept[key] = _Kept(batch_size, maps, queries, keys, [], left_out, k_length, q_length)
+        self._kept[key] = _Kept(batch_size, m, queries, keys, None, left_out, k_length, q_length)
         self._count(self._kept[key])
 
     def forget(self, number: int, pass_number: int, example: int) -> None:
@@ -139,8 +140,9 @@ class RecordedMaps:
             self.bytes -= kept.bytes
 
     def _count(self, kept: _Kept) -> None:
-        """Count the memory of maps that have changed."""
-        before, kept.bytes = kept.bytes, held_bytes(_arrays_of(kept.maps)) + sum(one.bytes for one in kept.growing)
+        """Count the memory of a map that has changed."""
+        before, grown = kept.bytes, 0 if kept.growing is None else kept.growing.bytes
+        kept.bytes = held_bytes(_arrays_of(kept.map)) + grown
         self.bytes += kept.bytes - before
 
     def forget_pass(self, number: int, pass_number: int) -> None:
@@ -170,10 +172,9 @@ class RecordedMaps:
         if not is_cross:
             kept.k_length -= rejected
             rejected -= sum(position >= kept.k_length for position in kept.left_out)
-        kept.growing, kept.maps = kept.growing or [GrowingMap(m, self._most) for m in kept.maps], []
+        growing = self._growing(kept)
         if rejected:
-            for one in kept.growing:
-                one.drop(rejected, shrinks=not is_cross)
+            growing.drop(rejected, shrinks=not is_cross)
             kept.queries = kept.queries[:-rejected]
             kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
         self._count(kept)
@@ -191,15 +192,20 @@ class RecordedMaps:
         _require_finite(weights, seen)
         kept.queries = kept.queries + queries
         kept.keys = kept.keys + queries if grows else kept.keys
-        for one in kept.growing:
-            one.add(weights, grows)
+        self._growing(kept).add(weights, grows)
         self._count(kept)
+
+    def _growing(self, kept: _Kept) -> GrowingMap:
+        """Return the map as one to which steps can be added."""
+        if kept.growing is None:
+            kept.growing, kept.map = GrowingMap(kept.result(), self._most), None
+        return kept.growing
 
     def result(self) -> list[RecordedMap]:
         """Return all maps, ordered by pass, example and attention."""
         found = []
         for key, kept in self._kept.items():
-            found += [RecordedMap(*key, kept.batch_size, replace(m, sentence=None)) for m in kept.result()]
+            found.append(RecordedMap(*key, kept.batch_size, replace(kept.result(), sentence=None)))
             self._count(kept)  # the last step has been moved into cells
         return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
 

@@ -179,7 +179,7 @@ class LoadedModel:
         hide_special: bool = False,
         show: ShownMaps = "weights",
         verify: bool = False,
-        pool: Literal["mass", "max", "both"] | None = None,
+        pool: Literal["mass", "max"] | None = None,
         size: int | None = None,
         window: OpenWindow | None = None,
         query: int | str | None = None,
@@ -205,7 +205,7 @@ class LoadedModel:
                 2005.00928).
             verify: recompute the model's own outputs from the weights, and put the differences into the details of the
                 result's source.
-            pool, size, window: how maps of long inputs are pooled to cells: by "mass", "max" or "both", to at most
+            pool, size, window: how maps of long inputs are pooled to cells: by "mass" or "max", to at most
                 ``size`` cells a side, and of which part of the map, (q0, q1, k0, k1). None: maps of more than 512
                 tokens, or of more than 256 MiB in all, are pooled by mass.
             query, mean: return ``Attention.of_query`` of this query, and the mean over the heads of each map. What of

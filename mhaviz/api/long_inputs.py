@@ -11,7 +11,7 @@ from mhaviz.analyses.weights import MapSize
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import free_memory, require_memory
 from mhaviz.errors import MhavizError, counted, parameter
-from mhaviz.pages.map_words import cells_texts
+from mhaviz.pages.map_words import cells_text
 from mhaviz.results.quantity import WEIGHT, Cells, Quantity
 from mhaviz.units import readable_bytes, readable_seconds
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
@@ -38,7 +38,7 @@ def planned(asked: Pooling, longest: int, n_heads: int, device: torch.device, in
     """
     most, _ = asked.most
     allowed = allowed_bytes(device)
-    a_cell = 4 * _COPIES * n_heads * (2 if asked.reduce == "both" else 1)
+    a_cell = 4 * _COPIES * n_heads
     cells = min(most, longest)
     if in_cells and asked.size is None and n_heads * cells**2 > _MANY_CELLS:
         cells = max(math.isqrt(_DRAWN_CELLS // n_heads), min(_LEAST_DRAWN, cells))
@@ -107,17 +107,16 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
             q0, q1, k0, k1 = of_map.span
             rows, columns = of_map.cells
             is_pooled = (rows, columns) != (q1 - q0, k1 - k0)
-            n_heads *= 2 if is_pooled and pooling.reduce == "both" else 1
         needed = keeps and needs_codes(is_pooled, size.d_key, size.k_length)
         numbers = 0 if needed and not is_pooled else n_heads * rows * columns
         maps.append(MapBytes(n_heads, numbers, size.bytes_of_codes if keeps else 0, needed))
     return PageSize.of(maps)
 
 
-def _becoming(cells: Sequence[Cells], quantity: Quantity) -> str:
+def _becoming(cells: Cells, quantity: Quantity) -> str:
     """Return a line that says how many tokens become how many cells, and by which reduction."""
-    sides = cells[0].rows, cells[0].columns
+    sides = cells.rows, cells.columns
     n_queries, n_keys = (side.end - side.start for side in sides)
     tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
     shape = " × ".join(f"{len(side):,}" for side in sides)
-    return f"{tokens} tokens become {shape} cells: {cells_texts(cells, quantity.name)}"
+    return f"{tokens} tokens become {shape} cells: {cells_text(cells, quantity.name)}"

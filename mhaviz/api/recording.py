@@ -48,7 +48,7 @@ def record(
     head: Numbers = None,
     passes: "int | str | Iterable[int] | None" = None,
     examples: int | Sequence[int] | Literal["all"] = 0,
-    pool: Literal["mass", "max", "both"] | None = None,
+    pool: Literal["mass", "max"] | None = None,
     size: int | None = None,
     tokens: Sequence[str] | None = None,
     grid: tuple[int, int] | None = None,

@@ -39,7 +39,7 @@ class RecordingOptions:
         head: Numbers,
         passes: Any,
         examples: int | Sequence[int] | Literal["all"],
-        pool: Literal["mass", "max", "both"] | None,
+        pool: Literal["mass", "max"] | None,
         size: int | None,
         tokens: Sequence[str] | None,
         grid: tuple[int, int] | None,

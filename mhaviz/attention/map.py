@@ -19,7 +19,7 @@ from mhaviz.attention.short_map import is_short, pool_weights, short_map
 from mhaviz.attention.tiled_pass import TiledPass
 from mhaviz.errors import ArgumentError
 from mhaviz.layer.attention import check_mask_axes
-from mhaviz.results.quantity import NORM, WEIGHT
+from mhaviz.results.quantity import NORM, WEIGHT, Reduction
 
 
 def attention_map(
@@ -118,11 +118,13 @@ def attention_map(
         raise ArgumentError(f"expected at least 1 row and 1 column, got {rows} and {columns}")
     if top_keys < 0:
         raise ArgumentError(f"top_keys: expected a number from 0 on, got {top_keys}")
-    wanted = Pooling((rows, columns), reduce, window, entropy, top_keys, received, local).within(q_length, k_length)
+    reduction: Reduction = "max" if reduce == "max" else "mass"
+    asked = Pooling((rows, columns), reduction, window, entropy, top_keys, received, local, both=reduce == "both")
+    wanted = asked.within(q_length, k_length)
     call = AttentionCall(query, key, key, scale, causal, mask, softcap, sinks, value_norms)
     found = pool(call, wanted, key_mask, memory, on_progress)
     quantity = WEIGHT if value_norms is None else NORM
-    return replace(found, reduction="max" if reduce == "max" else "mass", causal=causal, quantity=quantity)
+    return replace(found, reduction=reduction, causal=causal, quantity=quantity)
 
 
 @torch.no_grad()

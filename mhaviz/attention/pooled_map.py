@@ -29,27 +29,29 @@ class Pooling:
 
     Attributes:
         size: most rows and columns of cells, one number for both or a pair; None: ``MOST_CELLS`` each.
-        reduce: "mass", "max" or "both"; None: by mass, where there are more tokens than cells.
+        reduce: "mass" or "max"; None: by mass, where there are more tokens than cells.
         window: part of the map to show; None: all of it.
         entropy, top_keys, received, local: as in ``attention_map``.
         totals: whether to compute the sum of each row over all keys.
+        both: whether cells are pooled by the other reduction, too.
 
     Raises:
         ArgumentError: a size below 1, or an unknown reduction.
     """
 
     size: int | tuple[int, int] | None = None
-    reduce: Literal["mass", "max", "both"] | None = None
+    reduce: Literal["mass", "max"] | None = None
     window: OpenWindow | None = None
     entropy: bool = False
     top_keys: int = 0
     received: bool = False
     local: int | None = None
     totals: bool = False
+    both: bool = False
 
     def __post_init__(self) -> None:
-        if self.reduce not in (None, "mass", "max", "both"):
-            raise ArgumentError(f"{parameter('pool')}: expected mass, max or both, got {quoted(self.reduce)}")
+        if self.reduce not in (None, "mass", "max"):
+            raise ArgumentError(f"{parameter('pool')}: expected mass or max, got {quoted(self.reduce)}")
         if min(self.most) < 1:
             raise ArgumentError(f"{parameter('size')}: expected at least 1 cell, got {self.size}")
 
@@ -87,12 +89,12 @@ class Pooling:
     @property
     def mass(self) -> bool:
         """Whether cells are pooled by mass."""
-        return self.reduce != "max"
+        return self.reduce != "max" or self.both
 
     @property
     def largest(self) -> bool:
         """Whether cells are pooled by maximum."""
-        return self.reduce in ("max", "both")
+        return self.reduce == "max" or self.both
 
     @property
     def queries(self) -> int:

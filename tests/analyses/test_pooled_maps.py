@@ -75,28 +75,24 @@ def test_cells_tokens_and_weights():
     assert found.sentence is None
 
 
-def test_both_reductions_are_two_maps_and_one_summary():
+def test_largest_weights():
     one = model_of()
-    mass, largest = pooled(one, replace(SUMMED_UP, size=10, reduce="both"))
-    assert (mass.quantity.reduction, largest.quantity.reduction) == ("mass", "max")
+    (largest,) = pooled(one, replace(SUMMED_UP, size=10, reduce="max"))
+    assert largest.quantity.reduction == "max"
     np.testing.assert_allclose(
         largest.weights, all_weights(one).reshape(3, 10, 10, 10, 10).max(axis=(2, 4)), atol=CLOSE
     )
-    assert mass.summary
-    assert largest.summary is None
-    (alone,) = pooled(one, replace(SUMMED_UP, size=10, reduce="max"))
-    assert np.array_equal(alone.weights, largest.weights)
-    assert alone.quantity.reduction == "max"
+    assert largest.summary
 
 
-@pytest.mark.parametrize("reduce", ["mass", "max", "both"])
+@pytest.mark.parametrize("reduce", ["mass", "max"])
 def test_what_is_not_pooled_is_the_weights(reduce):
     one = model_of(20, kind="masked")
     (found,) = pooled(one, replace(SUMMED_UP, size=20, reduce=reduce))
     np.testing.assert_allclose(found.weights, all_weights(one), atol=CLOSE)
     assert found.is_whole
     assert found.summary
-    assert cells_of(*sizes(one), replace(SUMMED_UP, size=20, reduce=reduce)) == ()
+    assert cells_of(*sizes(one), replace(SUMMED_UP, size=20, reduce=reduce)) is None
 
 
 def test_a_window_with_open_ends():
@@ -121,15 +117,15 @@ def test_a_window_outside_the_map(window):
 
 def test_announced_cells_are_those_of_the_map():
     one = model_of(103, k_length=77, kind="cross")
-    pooling = replace(SUMMED_UP, size=10, reduce="both", window=(3, 99, None, None))
-    for announced, found in zip(cells_of(*sizes(one), pooling), pooled(one, pooling), strict=True):
-        assert announced.rows.edges.tolist() == found.rows.edges.tolist()
-        assert announced.columns.edges.tolist() == found.columns.edges.tolist()
-        assert announced.quantity.reduction == found.quantity.reduction
+    pooling = replace(SUMMED_UP, size=10, reduce="max", window=(3, 99, None, None))
+    announced, (found,) = cells_of(*sizes(one), pooling), pooled(one, pooling)
+    assert announced.rows.edges.tolist() == found.rows.edges.tolist()
+    assert announced.columns.edges.tolist() == found.columns.edges.tolist()
+    assert announced.quantity.reduction == found.quantity.reduction
 
 
 POOLINGS = [
-    *(None, Pooling(), Pooling(size=2), Pooling(size=2, reduce="both"), Pooling(size=(1, 9), reduce="max")),
+    *(None, Pooling(), Pooling(size=2), Pooling(size=2, reduce="mass"), Pooling(size=(1, 9), reduce="max")),
     *(Pooling(window=(0, 3, None, 2)), Pooling(size=2, window=(0, 3, 0, 2))),
 ]
 

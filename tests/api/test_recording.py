@@ -1008,7 +1008,7 @@ def held_by(x, held):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("options", [{}, {"size": 8}, {"size": 8, "pool": "both"}, {"page": True}])
+@pytest.mark.parametrize("options", [{}, {"size": 8}, {"size": 8, "pool": "max"}, {"page": True}])
 @pytest.mark.parametrize("n_steps", [0, 12])
 def test_what_maps_may_take_is_counted_as_it_is_held(options, n_steps):
     writer = Writer()

@@ -90,19 +90,18 @@ def test_all_weights_can_be_had(mhaviz, book, weights):
     assert "summary" not in only
 
 
-def test_both_reductions(mhaviz, book, weights):
-    arguments = ("--file", "book.txt", "--whole", *SMALL, "--size", "70", "--pool", "both")
+def test_largest_weights(mhaviz, book, weights):
+    arguments = ("--file", "book.txt", "--whole", *SMALL, "--size", "70", "--pool", "max")
     result = mhaviz("heatmap", *arguments, "-o", "map.json", "-o", "map.safetensors", "-o", "map.png")
-    mass, largest = saved(result)
-    assert (mass["reduction"], largest["reduction"]) == ("mass", "max")
+    (largest,) = saved(result)
+    assert largest["reduction"] == "max"
     expected = weights.reshape(2, 70, 10, 70, 10).max(axis=(2, 4))
     np.testing.assert_allclose(np.array(largest["weights"]), expected, atol=CLOSE)
-    assert "; of largest weights, it is the largest of up to 10 × 10" in result.err
+    assert "each cell is the largest of up to 10 × 10 weights" in result.err
     with safe_open("map.safetensors", "np") as file:
-        assert sorted(file.keys()) == ["layer.0.self", "layer.0.self.max"]
-        np.testing.assert_allclose(file.get_tensor("layer.0.self.max"), expected, atol=CLOSE)
-        described = json.loads(file.metadata()["mhaviz"])["maps"]
-    assert [m["key_edges"] for m in described] == [list(range(0, 701, 10))] * 2
+        np.testing.assert_allclose(file.get_tensor("layer.0.self"), expected, atol=CLOSE)
+        (described,) = json.loads(file.metadata()["mhaviz"])["maps"]
+    assert described["key_edges"] == list(range(0, 701, 10))
 
 
 def test_a_window_is_exact_and_has_its_tokens(mhaviz, book, weights):

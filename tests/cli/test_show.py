@@ -16,7 +16,7 @@ DRAWN = {
     "masked": ["one two three", "--mask", "causal", *SMALL],
     "cross": ["one two three", "--target", "x y", *SMALL],
     "hostile": ["$x^2$ \x1b[31mred [bold] a\u202eb 👨‍👩‍👧 nul\x00", *SMALL],
-    "pooled": [TEXT, "--size", "30", "--pool", "both", "--mask", "causal", *SMALL, "--head", "2,1"],
+    "pooled": [TEXT, "--size", "30", "--mask", "causal", *SMALL, "--head", "2,1"],
     "window": [TEXT, "--window", "3:40,7:9", *SMALL],
     "mixed": ["one two three", TEXT, "--size", "30", "--pool", "max", *SMALL],
     "trained": [*TRANSLATED],

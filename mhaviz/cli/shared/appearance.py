@@ -62,8 +62,8 @@ class PoolOptions:
     """Options for how maps are pooled."""
 
     pool: Annotated[
-        Literal["mass", "max", "both"] | None,
-        long_option(metavar="mass|max|both", help="How weights become a cell. \\[default: mass]"),
+        Literal["mass", "max"] | None,
+        long_option(metavar="mass|max", help="How weights become a cell. \\[default: mass]"),
     ] = None
     size: Annotated[
         int | None,

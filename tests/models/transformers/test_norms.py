@@ -160,7 +160,8 @@ def test_pooled_norms_and_what_is_told_of_them(pretrained):
     model = pretrained("bert").with_norms()
     inputs = model.encode([TEXT])
     whole = attention_weights(model, inputs).maps[1].weights.astype(np.float64)  # n_heads 8 8
-    pooled = pooled_maps(model, inputs, replace(SUMMED_UP, size=4, reduce="both")).maps[2:]
+    poolings = (replace(SUMMED_UP, size=4, reduce=reduce) for reduce in ("mass", "max"))
+    pooled = [pooled_maps(model, inputs, pooling).maps[1] for pooling in poolings]
     cells = whole.reshape(4, 4, 2, 4, 2)
     np.testing.assert_allclose(pooled[0].weights, cells.sum(axis=4).mean(axis=2), rtol=CLOSE)
     np.testing.assert_allclose(pooled[1].weights, cells.max(axis=(2, 4)), rtol=CLOSE)

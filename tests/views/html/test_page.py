@@ -631,7 +631,7 @@ def test_queries_behind_a_cache_see_the_keys_before_them(opened, tmp_path):
     call = AttentionCall(query, key, key, 0.35, causal=True)
     sides = [(Tokens(tuple(f"w{i}" for i in range(n))),) for n in (3, 1200)]
     seen = SiteCall(Site("masked", 0, 1, 8), call, (0,), *sides)
-    (m,) = pooled_of_call(seen, Pooling(size=300), keep=True)
+    m = pooled_of_call(seen, Pooling(size=300), keep=True)
     assert not m.hidden.any()  # each cell is of four keys, and only the last three are hidden from a query
     Attention(Source("made"), (m,)).save(tmp_path / "page.html")
     page = opened(tmp_path / "page.html", "#view=map&window=0-3-1190-1200").ready()

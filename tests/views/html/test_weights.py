@@ -80,7 +80,7 @@ def test_other_quantities(opened, tmp_path, options):
 
 @pytest.mark.parametrize(
     ("pool", "causal", "show"),
-    [("both", False, "weights"), ("mass", True, "weights"), ("both", True, "norms")],
+    [("max", False, "weights"), ("mass", True, "weights"), ("max", True, "norms")],
 )
 def test_pooled_maps_and_any_window_of_them(opened, tmp_path, pool, causal, show):
     words = " ".join(f"w{i % 90}" for i in range(350))
@@ -118,7 +118,7 @@ def test_cells_and_tokens_of_sharp_heads_are_as_exact_as_the_page_says(opened, t
     tokens = (Tokens(tuple(f"w{i}" for i in range(900))),)
     seen = SiteCall(Site("self", 0, 2, 8), call, (0, 1), tokens, tokens)
     for reduce in ("mass", "max"):
-        (m,) = pooled_of_call(seen, Pooling(size=60, reduce=reduce), keep=True)
+        m = pooled_of_call(seen, Pooling(size=60, reduce=reduce), keep=True)
         Attention(Source("made"), (m,)).save(tmp_path / "page.html")
         page = opened(tmp_path / "page.html").ready()
         said = page.ask("window.mhaviz.maps[0].precision")
