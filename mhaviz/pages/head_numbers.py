@@ -16,7 +16,6 @@ from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, REPLICATES, HeadsOfKind
 
-IN_MODEL_ORDER = "layer"
 _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
 WHISKER = f"95 % of the means of {REPLICATES:,} bootstrap replicates over {{}}"
@@ -69,7 +68,7 @@ class Order:
     """Order of heads in a ranking, and how many it has.
 
     Attributes:
-        column: name of the number that heads are ranked by, or ``IN_MODEL_ORDER``.
+        column: name of the number that heads are ranked by.
         most: number of heads; None: all.
     """
 
@@ -136,7 +135,7 @@ class Ranking:
 
     @cached_property
     def measure(self) -> Measure:
-        """Measure that the heads are ranked by; the first one if no head has it, or they are in the model's order."""
+        """Measure that the heads are ranked by; the first one if no head has it."""
         return next((measure for measure in self.known if measure.name == self.order.column), self.known[0])
 
     @property
@@ -148,8 +147,6 @@ class Ranking:
     def heads(self) -> list[Head]:
         """All heads in this order, those without the number last."""
         heads = [Head(kind, row, column) for kind in self.kinds for row, column in kind.heads()]
-        if self.order.column == IN_MODEL_ORDER:
-            return heads
         sign = 1 if self.measure.low_first else -1
 
         def place(head: Head) -> tuple[bool, float]:
@@ -170,8 +167,6 @@ class Ranking:
         """Heading of the table: "heads by entropy, lowest first: 16 of 144"."""
         most, name = self.order.most, self.order.column
         of = f": {most:,} of {len(self.heads):,}" if most is not None and most < len(self.heads) else ""
-        if name == IN_MODEL_ORDER:
-            return f"heads in the order of the model, first layer first{of}"
         if name != self.measure.name:
             return f"heads in the order of the model, as no head has a number for {name}{of}"
         return f"heads by {name}, {'lowest' if self.measure.low_first else 'highest'} first{of}"

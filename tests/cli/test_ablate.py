@@ -56,7 +56,7 @@ def test_several_processes_would_do_the_same(ablate, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["ablate", "--sort", "entropy"], 2, "'entropy' is not one of 'change', 'loss', 'layer'"),
+        (["ablate", "--sort", "entropy"], 2, "'entropy' is not one of 'change', 'loss'"),
         (["ablate", "--head", "2"], 2, "--head: there is no head 2; the layer has heads 0 to 1"),
         (["ablate", "-o", "a.html"], 2, "cannot tell the format of a.html"),
     ],

@@ -15,7 +15,6 @@ from mhaviz.attention.model import CorpusModel, Site, SiteCall
 from mhaviz.cli.shared.ranking import SortColumn
 from mhaviz.cli.shared.texts import stream_sentences
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.head_numbers import IN_MODEL_ORDER
 from mhaviz.pages.head_statistics import MEASURES
 from mhaviz.results.result import Source
 
@@ -138,7 +137,7 @@ def test_files_are_the_same_each_time(mhaviz, model):
 
 def test_options_change_the_result(mhaviz, model):
     model(("self", "cross"))
-    options = ["", "--sort first", "--sort layer", "--top 1", "--kind cross", "--kind self"]
+    options = ["", "--sort first", "--top 1", "--kind cross", "--kind self"]
     assert len({mhaviz("heads", "--model", "fake", "a b c", "a b", *option.split()).out for option in options}) == len(
         options
     )
@@ -192,8 +191,7 @@ def test_a_corpus_streams(mhaviz, model):
 
 
 def test_the_columns_are_those_of_the_table():
-    columns = [*(column.name for column in MEASURES), IN_MODEL_ORDER]
-    assert list(get_args(SortColumn)) == columns
+    assert list(get_args(SortColumn)) == [column.name for column in MEASURES]
 
 
 BAD = [

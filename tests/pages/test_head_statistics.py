@@ -54,12 +54,6 @@ def test_heads_without_the_number_stand_last(random_heads):
     assert ranks[2:] == [("masked", 0, 0), ("masked", 0, 1), ("cross", 0, 0), ("cross", 0, 1)]
 
 
-def test_in_the_order_of_the_model(random_heads):
-    statistics = random_heads(2, 2, ("self", "cross"))
-    everywhere = [(kind, row, column) for kind in ("self", "cross") for row in range(2) for column in range(2)]
-    assert places(ranked(statistics, Order("layer"))) == everywhere
-
-
 def test_a_number_that_no_head_has(random_heads):
     statistics, order = random_heads(1, 2, ("masked",)), Order("next", most=1)
     assert places(ranked(statistics, order)) == [("masked", 0, 0), ("masked", 0, 1)]
@@ -86,7 +80,7 @@ def test_rows(random_heads):
     for kind, row in zip(statistics.kinds, rows[3:], strict=True):
         assert row[:4] == (kind.kind, "chance", f"{kind.first.chance[0, 0]:.2f}", "")
     _, cross = statistics.kinds
-    every = ranking_table(statistics, Order("layer"))
+    every = ranking_table(statistics, Order("distance"))
     distance = every.headings().index("distance")
     assert every.texts()[-3][distance] == "–", f"no distance of {cross.kind}"
 
@@ -94,7 +88,7 @@ def test_rows(random_heads):
 def test_no_spread_of_one_sentence(random_heads):
     statistics = random_heads(sentences=1)
     (kind,) = statistics.kinds
-    assert ranking_table(statistics, Order("layer")).texts()[0][3] == f"{kind.itself.mean[0, 0]:.2f}"
+    assert ranking_table(statistics, Order("itself")).texts()[0][1] == f"{kind.itself.mean.max():.2f}"
 
 
 def test_layers_by_their_numbers(random_heads):

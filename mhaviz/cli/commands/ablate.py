@@ -24,7 +24,7 @@ def ablate(
     file: CorpusFile = None,
     head: Heads = None,
     sort: Annotated[
-        Literal["change", "loss", "layer"], typer.Option(metavar="COLUMN", help="Rank by change, loss or layer.")
+        Literal["change", "loss"], typer.Option(metavar="COLUMN", help="Rank by change or loss.")
     ] = "change",
     top: Top = 16,
     cmap: Cmap = "ink",

@@ -64,9 +64,8 @@ SortColumn = Literal[
     "sink",
     "retrieval",
     "needle",
-    "layer",
 ]
-"""Numbers by which heads can be ranked; "layer" keeps the order of the model."""
+"""Numbers by which heads can be ranked."""
 
 
 def _top(text: str) -> int | None:
