@@ -36,7 +36,7 @@ PYTHON = re.findall(r"^```python\n(.*?)^```", README + TOUR, re.MULTILINE | re.D
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {
     "train": ("--steps", "1"),
-    "compare-implementations": ("--lengths", "16", "--most-seconds", "0.1"),
+    "compare-implementations": ("--lengths", "16"),
     "complexity": ("--lengths", "16,64"),
 }
 

@@ -168,6 +168,9 @@ def _silent_kineto() -> Iterator[None]:
 LONGEST = 10**12
 """Largest length, in tokens; beyond any computer of today."""
 
+MOST_SECONDS = 5.0
+"""Functions that would take longer than this in a single run are skipped, as each pass runs them again."""
+
 PASSES = 5
 """Number of times that all lengths are measured, from the shortest to the longest."""
 
@@ -198,7 +201,6 @@ def measure(
     works_at: Callable[[int], Mapping[str, Work]],
     lengths: Sequence[int],
     device: torch.device,
-    most_seconds: float,
     on_progress: OnProgress = lambda done, what: None,
 ) -> dict[str, list[Timing]]:
     """Measure several functions, with one timing for each length.
@@ -210,15 +212,9 @@ def measure(
         works_at: returns the functions for an input of a given length, by name.
         lengths: increasing lengths in tokens; see ``check_lengths``.
         device: device of the functions.
-        most_seconds: functions that would take longer than this in a single run are skipped.
         on_progress: called before the runs of each function at each length in each pass.
-
-    Raises:
-        ArgumentError: most_seconds is not above 0.
     """
-    if not most_seconds > 0:
-        raise ArgumentError(f"{parameter('most_seconds')}: expected a number above 0, got {most_seconds:g}")
-    course = _Course(works_at, device, most_seconds)
+    course = _Course(works_at, device)
     steps = [(0, length) for length in with_doublings(lengths)] + list(product(range(1, PASSES), lengths))
     for number, (turn, length) in enumerate(steps):
         running = course.names_at(length)
@@ -237,10 +233,8 @@ class _Course:
         costs: least cost of each function at the largest length that it was run at.
     """
 
-    def __init__(
-        self, works_at: Callable[[int], Mapping[str, Work]], device: torch.device, most_seconds: float
-    ) -> None:
-        self._works_at, self._device, self._most_seconds = works_at, device, most_seconds
+    def __init__(self, works_at: Callable[[int], Mapping[str, Work]], device: torch.device) -> None:
+        self._works_at, self._device = works_at, device
         self._free = free_memory(device)
         self._works, self._length = works_at(1), 1
         self._skipped: dict[tuple[str, int], Timing] = {}
@@ -261,10 +255,10 @@ class _Course:
             if (name, length) in self._peaks:
                 continue
             for _ in range(0 if name in ended else _RETRIES):
-                if cost.at(length).seconds > self._most_seconds:
+                if cost.at(length).seconds > MOST_SECONDS:
                     again = run_seconds(self._at(cost.length)[name], self._device)
                     cost = self.costs[name] = replace(cost, seconds=min(cost.seconds, again))
-            if reason := _skip(cost.at(length), self._most_seconds, self._free):
+            if reason := _skip(cost.at(length), self._free):
                 self._skipped[name, length] = reason
             else:
                 self._skipped.pop((name, length), None)
@@ -299,9 +293,9 @@ class _Course:
         return Timing(median, len(runs), self._peaks[name, length], quartiles=(first, third), passes=medians)
 
 
-def _skip(expected: _Cost, most_seconds: float, free: int | None) -> Timing | None:
+def _skip(expected: _Cost, free: int | None) -> Timing | None:
     """Return the reason why a function is skipped, as a ``Timing``; None if it is run."""
-    if expected.seconds > most_seconds:
+    if expected.seconds > MOST_SECONDS:
         return Timing(would_take=expected.seconds)
     return Timing(would_need=expected.bytes) if free is not None and expected.bytes > free else None
 

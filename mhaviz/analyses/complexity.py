@@ -55,19 +55,18 @@ def measure_complexity(
     bench: Bench,
     free: Mapping[str, int | None],
     lengths: Sequence[int],
-    most_seconds: float,
     on_progress: OnProgress = lambda done, what: None,
 ) -> Complexity:
-    """Predict the costs at each length, and measure the times where the layer finishes within ``most_seconds``.
+    """Predict the costs at each length, and measure the times where the layer finishes in time.
 
     Args:
         bench: the layer.
         free: free bytes of each device by name; None: not known.
         lengths: in tokens.
-        most_seconds, on_progress: see ``measure``.
+        on_progress: see ``measure``.
 
     Raises:
-        ArgumentError: invalid lengths or seconds.
+        ArgumentError: invalid lengths.
     """
     rising, layer = check_lengths(lengths), bench.layer
 
@@ -80,10 +79,7 @@ def measure_complexity(
             "whole": lambda: layer(X, X, X),
         }
 
-    timings = {
-        name: tuple(of_one)
-        for name, of_one in measure(works_at, rising, bench.device, most_seconds, on_progress).items()
-    }
+    timings = {name: tuple(of_one) for name, of_one in measure(works_at, rising, bench.device, on_progress).items()}
     return Complexity(
         source=bench.source,
         d_model=bench.d_model,
@@ -96,7 +92,6 @@ def measure_complexity(
         equal_operations=2 * bench.d_model,  # 2 · 2·N²·d_model = 4 · 2·N·d_model²
         time_order=time_order(rising, timings["projections"], timings["attention"]),
         longest=tuple(longest_input(device, size, bench.n_heads) for device, size in free.items()),
-        most_seconds=most_seconds,
     )
 
 

@@ -118,15 +118,15 @@ IMPLEMENTATIONS = (
 
 @torch.no_grad()
 def compare_implementations(
-    bench: Bench, lengths: Sequence[int], most_seconds: float, on_progress: OnProgress = lambda done, what: None
+    bench: Bench, lengths: Sequence[int], on_progress: OnProgress = lambda done, what: None
 ) -> ImplementationComparison:
     """Run all implementations on the same input with the same weights, at each length that finishes in time.
 
     Args:
-        bench, lengths, most_seconds, on_progress: as in ``measure_complexity``.
+        bench, lengths, on_progress: as in ``measure_complexity``.
 
     Raises:
-        ArgumentError: invalid lengths or seconds.
+        ArgumentError: invalid lengths.
     """
     rising = check_lengths(lengths)
     functions = {one.name: one.of(bench.layer) for one in IMPLEMENTATIONS}
@@ -135,7 +135,7 @@ def compare_implementations(
         X = bench.input(length)
         return {name: partial(function, X) for name, function in functions.items()}
 
-    timings = measure(works_at, rising, bench.device, most_seconds, on_progress)
+    timings = measure(works_at, rising, bench.device, on_progress)
     exact = torch_twin(deepcopy(bench.layer).cpu().double()).train()  # the fast path of eval keeps all weights
     differences: dict[str, list[float | None]] = {name: [] for name in functions}
     for number, length in enumerate(rising):
@@ -161,4 +161,4 @@ def compare_implementations(
         )
         for one in IMPLEMENTATIONS
     )
-    return ImplementationComparison(bench.source, rising, implementations, REFERENCE, most_seconds)
+    return ImplementationComparison(bench.source, rising, implementations, REFERENCE)

@@ -45,7 +45,6 @@ def compare_projections(
 def compare_implementations(
     lengths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024, 2048),
     *,
-    most_seconds: float = 5.0,
     d_model: int = 512,
     n_heads: int = 8,
     seed: int = 0,
@@ -54,32 +53,31 @@ def compare_implementations(
 ) -> ImplementationComparison:
     """Measure five implementations of the same attention, from a loop over queries and keys to a fused kernel.
 
-    Each is measured in time, peak memory, and the difference of its output from a result in float64.
+    Each is measured in time, peak memory, and the difference of its output from a result in float64, and skipped at
+    lengths at which one run would take longer than 5 seconds.
 
     Args:
         lengths: lengths of the inputs, in tokens.
-        most_seconds: skip an implementation at lengths at which one run would take longer than this.
         d_model, n_heads, seed: sizes and seed of the random weights.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
 
     Raises:
-        ArgumentError: lengths, seconds or sizes are invalid.
+        ArgumentError: lengths or sizes are invalid.
         MhavizError: the layer does not fit into memory, or the device does not exist.
 
     Examples:
-        >>> found = mhaviz.compare_implementations([4, 8], most_seconds=0.1, d_model=16, n_heads=2)
+        >>> found = mhaviz.compare_implementations([4, 8], d_model=16, n_heads=2)
         >>> found.implementations[-1].name
         'fused kernel'
     """
     bench = Bench(d_model, n_heads, seed, resolve_device(device))
-    return implementations.compare_implementations(bench, lengths, most_seconds, on_progress)
+    return implementations.compare_implementations(bench, lengths, on_progress)
 
 
 def complexity(
     lengths: Sequence[int] = (64, 128, 256, 512, 1024, 2048, 4096),
     *,
-    most_seconds: float = 5.0,
     d_model: int = 512,
     n_heads: int = 8,
     seed: int = 0,
@@ -91,10 +89,10 @@ def complexity(
     Arguments and errors as in ``compare_implementations``.
 
     Examples:
-        >>> found = mhaviz.complexity([16, 32], most_seconds=0.1, d_model=16, n_heads=2)
+        >>> found = mhaviz.complexity([16, 32], d_model=16, n_heads=2)
         >>> found.lengths
         (16, 32)
     """
     bench = Bench(d_model, n_heads, seed, resolve_device(device))
     free = {str(place): free_memory(place) for place in (torch.device("cpu"), bench.device)}
-    return measure_complexity(bench, free, lengths, most_seconds, on_progress)
+    return measure_complexity(bench, free, lengths, on_progress)

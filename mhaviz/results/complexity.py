@@ -86,7 +86,6 @@ class Complexity(Result):
         equal_operations: length at which the matrix products of both parts have equally many operations.
         time_order: which part takes more time, and the lengths at which both take equally long.
         longest: the longest input for each device.
-        most_seconds: work that would take longer than this in a single run was skipped.
     """
 
     source: Source
@@ -102,7 +101,6 @@ class Complexity(Result):
     equal_operations: int
     time_order: TimeOrder
     longest: tuple[LongestInput, ...]
-    most_seconds: float
 
     def flops(self, part: Part | None = None) -> tuple[int, ...]:
         """Return the predicted operations of a part, or of the whole layer (None), one number for each length."""
@@ -135,5 +133,4 @@ class Complexity(Result):
                 "verdict": self.time_order.verdict,
             },
             "longest": self.longest,
-            "most_seconds": self.most_seconds,
         }

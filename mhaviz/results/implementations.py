@@ -37,14 +37,12 @@ class ImplementationComparison(Result):
         lengths: number of tokens of each input, increasing.
         implementations: speed-ups are relative to the first.
         reference: name of the implementation that outputs are compared with.
-        most_seconds: work that would take longer than this in a single run was skipped.
     """
 
     source: Source
     lengths: tuple[int, ...]
     implementations: tuple[Implementation, ...]
     reference: str
-    most_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; one entry for each implementation, with its runs."""

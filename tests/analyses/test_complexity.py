@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from mhaviz.analyses import benchmark
 from mhaviz.analyses.benchmark import Bench
 from mhaviz.analyses.complexity import attend, longest_input, measure_complexity, predict, project, time_order
 from mhaviz.layer.attention import MultiHeadAttention
@@ -21,8 +22,8 @@ from mhaviz.results.timing import Timing
 CPU = torch.device("cpu")
 
 
-def measured(lengths=(2, 8), d_model=16, n_heads=4, free=None, most_seconds=5.0):
-    return measure_complexity(Bench(d_model, n_heads, 0, CPU), free or {"cpu": 2**30}, lengths, most_seconds)
+def measured(lengths=(2, 8), d_model=16, n_heads=4, free=None):
+    return measure_complexity(Bench(d_model, n_heads, 0, CPU), free or {"cpu": 2**30}, lengths)
 
 
 def counted(work):
@@ -185,8 +186,9 @@ def test_longest_inputs():
     assert [(x.device, x.free_bytes, x.tokens) for x in c.longest] == [("cpu", 2**30, 2**13), ("cuda", None, None)]
 
 
-def test_predictions_stand_where_nothing_was_measured():
-    c = measured([4, 10**12], most_seconds=0.01)
+def test_predictions_stand_where_nothing_was_measured(monkeypatch):
+    monkeypatch.setattr(benchmark, "MOST_SECONDS", 0.01)
+    c = measured([4, 10**12])
     assert not c.whole[0].skipped
     assert c.whole[1].skipped
     assert c.flops()[1] == sum(term.flops[1] for term in c.terms) > 4 * 10**24 * 16

@@ -38,7 +38,7 @@ def _no_more_rounds_than_must_be(monkeypatch):
 
 
 def compare(lengths, d_model=16, n_heads=2):
-    return compare_implementations(Bench(d_model, n_heads, 0, CPU), lengths, 5.0)
+    return compare_implementations(Bench(d_model, n_heads, 0, CPU), lengths)
 
 
 @settings(max_examples=25)

@@ -105,9 +105,9 @@ def _written(record):
 
 @pytest.mark.parametrize(("command", "study", "name"), MEASURED, ids=[command for command, *_ in MEASURED])
 def test_what_is_measured_is_the_same_but_for_its_times(mhaviz, command, study, name):
-    words = ("--lengths", "8", "--most-seconds", "9", "--d-model", "16")
+    words = ("--lengths", "8", "--d-model", "16")
     ours = json.loads(mhaviz(command, *words, "--json").out)
-    theirs = json.loads(_written(study([8], most_seconds=9, d_model=16)))
+    theirs = json.loads(_written(study([8], d_model=16)))
     assert ours["source"] == theirs["source"]
     assert [one["name"] for one in ours[name]] == [one["name"] for one in theirs[name]]
     assert inspect.signature(study).parameters["lengths"].default == _usual_lengths(command)

@@ -43,7 +43,7 @@ def comparison():
         Implementation("nested loops", "for, for", True, SLOW, (7e-7, 4.2e-7, None), (1.0, 1.0, None)),
         Implementation("fused kernel", "F.fused", False, FAST, (6.1e-7, 3e-7, None), (30.0, 694.44, None)),
     )
-    return ImplementationComparison(Source("made by hand", {"seed": 0}), (16, 256, 1024), ways, "float64", 5.0)
+    return ImplementationComparison(Source("made by hand", {"seed": 0}), (16, 256, 1024), ways, "float64")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def make_complexity(skipped=False, order=CROSSES, lengths=(64, 512, 4096)):
         Source("made by hand"), 512, 8, lengths, terms, 4_202_496,
         *((nothing,) * 3 if skipped else (fast, slow, slow)),
         512, 1024, order,
-        (LongestInput("cpu", 2**34, 23_170), LongestInput("cuda", None, None)), 5.0,
+        (LongestInput("cpu", 2**34, 23_170), LongestInput("cuda", None, None)),
     )  # fmt: skip
 
 

@@ -66,11 +66,10 @@ RECORDS = [
         16,
         TimeOrder("unmeasured", ()),
         (LongestInput("cpu", 2**20, 9),),
-        5.0,
     ),
     Evaluation(SOURCE, "translation", "exact match", 0.75, 1.5, 20, True, AlignmentErrors((0.5, 0.25), 0.125, 40)),
     ImplementationComparison(
-        SOURCE, (16, 64), (Implementation("loops", "for, for", True, TIMES, (1e-7, 1e-7), (1.0, 1.0)),), "float64", 5.0
+        SOURCE, (16, 64), (Implementation("loops", "for, for", True, TIMES, (1e-7, 1e-7), (1.0, 1.0)),), "float64"
     ),
     sweep_scaling(["one", "two"], 0, (2, 8), draws=2),
     Training(SOURCE, "translation", "exact match", (LearningPoint(10, 4.0, 0.5),), 10, 7500, 500, 50, 105_213),

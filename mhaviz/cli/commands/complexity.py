@@ -4,15 +4,15 @@ from mhaviz.cli.command import asked
 from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import BenchOptions, LayerOptions, Lengths
+from mhaviz.cli.shared.models import LayerOptions, Lengths, PlainDevice
 
 
 def complexity(
     sizes: LayerOptions,
-    bench: BenchOptions,
     delivery: Delivery,
     picture: PictureOptions,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
+    device: PlainDevice = "auto",
 ) -> None:
     """Count the cost of attention, N²·d_model + N·d_model², and measure it.
 
@@ -31,5 +31,5 @@ def complexity(
     from mhaviz.api import random_layer
 
     with progress(delivery.quiet, "measuring") as on_progress:
-        measured = random_layer.complexity(lengths, **asked(sizes), **vars(bench), on_progress=on_progress)
+        measured = random_layer.complexity(lengths, **asked(sizes), device=device, on_progress=on_progress)
     delivery.deliver(measured, style_of(picture))

@@ -208,13 +208,3 @@ class LayerOptions:
     d_model: DModel = None
     n_heads: NHeads = None
     seed: Seed = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BenchOptions:
-    """Options for measurements of time and memory."""
-
-    device: PlainDevice = "auto"
-    most_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Skip computations that would take longer than this.")
-    ] = 5.0
