@@ -28,7 +28,7 @@ def blocks() -> list[list[str]]:
 def pictures() -> dict[str, str]:
     """The command of each picture and page of the gallery."""
     lines = [line for block in blocks() for line in block if not line.startswith("python3 -m venv")]
-    saved = [(name, line) for line in lines for name in re.findall(r"(?:-o|--animate) (\S+)", line)]
+    saved = [(name, line) for line in lines for name in re.findall(r"(?:-o |--animate |\.save\(')([^\s']+)", line)]
     return {name: line for name, line in reversed(saved) if (GALLERY / name).exists()}
 
 

@@ -1,6 +1,7 @@
 """The numbers of compare-scaling against torch.distributions, torch.autograd and theory."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch
 from looking import attend, encoded, given_model
 from rounding import rounding
 
+from mhaviz.analyses import scaling
 from mhaviz.analyses.scaling import _scaling_of, compare_scaling, sweep_scaling
+from mhaviz.api.loaded import load
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
@@ -128,3 +131,22 @@ def test_a_sweep_is_repeatable():
     first, again, other = (sweep_scaling(["a", "b"], seed, (2, 8), draws=3) for seed in (0, 0, 1))
     assert first == again
     assert first.unscaled != other.unscaled
+
+
+@pytest.mark.parametrize(
+    ("options", "texts", "message"),
+    [
+        ({"n_heads": 2}, "a b", "leave out all but the sentence and `seed`"),
+        ({"model": "translation"}, "a cat", "leave out all but the sentence and `seed`"),
+        ({}, ["a", "b"], "reads one sentence, got 2"),
+    ],
+)
+def test_a_sweep_varies_what_a_model_fixes(options, texts, message):
+    with pytest.raises(ArgumentError, match=message):
+        load(**options).sweep_scaling(texts)
+
+
+def test_the_sweep_has_a_seed(monkeypatch):
+    monkeypatch.setattr(scaling, "sweep_scaling", partial(sweep_scaling, d_keys=(2, 8), draws=2))
+    first, other = (load(seed=seed).sweep_scaling("a b").unscaled[0].score_std for seed in (0, 1))
+    assert first != other

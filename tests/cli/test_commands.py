@@ -1,6 +1,5 @@
 """The commands as a user types them, in this process."""
 
-import functools
 import importlib.util
 import json
 import marshal
@@ -18,8 +17,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 import mhaviz as package
-from mhaviz.analyses import scaling
-from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.cli import main
 from mhaviz.cli.app import COMMANDS, load_command
 from mhaviz.cli.shared import console
@@ -191,14 +188,6 @@ def test_compare_scaling(mhaviz):
     )
 
 
-def test_sweep(mhaviz, tmp_path, monkeypatch):
-    monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(sweep_scaling, d_keys=(2, 1024), draws=2))
-    result = mhaviz("compare-scaling", "one two three", "--sweep", "-o", str(tmp_path / "a.png"))
-    assert result.status == 0
-    assert "1024" in result.out
-    assert (tmp_path / "a.png").exists()
-
-
 BAD = [
     (["heatmap"], 2, "no sentence: give one in quotes"),
     (["heatmap", ""], 2, "at least one word, got ''"),
@@ -255,12 +244,6 @@ BAD = [
     (["trace-shapes", "--target", "a"], 2, "no sentence: give one in quotes, --file sentences.txt"),
     (["trace-shapes", "--follow", "1,2"], 2, "three coordinates such as 0,2,5"),
     (["trace-shapes", "--follow", "0,2,99"], 2, "--follow: expected a coordinate from 0 to 7 on axis d_model, got 99"),
-    (
-        ["compare-scaling", "--sweep", "--mask", "causal", "--d-model", "8"],
-        2,
-        "leave out --d-model, --mask",
-    ),
-    (["compare-scaling", "--sweep", "--cmap", "bone", "--target", "a"], 2, "leave out --cmap, --target"),
     (["compare-scaling", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "I", "wonder"], 2, "expected one sentence, got 2; put it in quotes"),
     (["report", "two.txt"], 2, "two.txt is a file; to read it, use - < two.txt"),
@@ -348,12 +331,6 @@ def test_options_reach_the_terminal(mhaviz, monkeypatch, option):
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TERM", "xterm")
     assert mhaviz("heatmap", "a b c", *SMALL).out != mhaviz("heatmap", "a b c", *SMALL, *option).out
-
-
-def test_the_sweep_has_a_seed(mhaviz, monkeypatch):
-    monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(sweep_scaling, d_keys=(2, 8), draws=2))
-    first, other = (mhaviz("compare-scaling", "a b", "--sweep", "--seed", seed, "--json").out for seed in "01")
-    assert first != other
 
 
 def test_the_width_of_the_terminal_is_heeded(mhaviz, monkeypatch):

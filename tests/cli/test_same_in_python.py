@@ -36,7 +36,6 @@ STUDIES = [
     ("compare-scaling --model translation 'the small black cat'", lambda: package.compare_scaling(*TRANSLATED)),
     ("embeddings", lambda: package.sinusoids()),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),
-    ("compare-scaling --sweep", lambda: package.load().sweep_scaling()),
     ("compare-projections", lambda: package.compare_projections()),
     ("compare-projections 'a b' --n-heads 2", lambda: package.compare_projections("a b", n_heads=2)),
     ("report 'a b c'", lambda: package.load().report("a b c")),

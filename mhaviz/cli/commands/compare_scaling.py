@@ -4,15 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.texts import OneSentence, Target, given_to
-from mhaviz.errors import ArgumentError
-
-_SWEEPS = "--sweep varies d_key with random weights of one head, and draws curves"
 
 
 def compare_scaling(
@@ -22,7 +18,6 @@ def compare_scaling(
     delivery: Delivery,
     picture: PictureOptions,
     head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to compare.")] = 0,
-    sweep: Annotated[bool, typer.Option("--sweep", help="Compare for d_key = 2, 4, …, 1024 instead.")] = False,
     cmap: Cmap = "ink",
     texts: OneSentence,
     target: Target = None,
@@ -31,7 +26,6 @@ def compare_scaling(
 
     \b
     mhaviz compare-scaling "I wonder what will come next!" -o scaling.png
-    mhaviz compare-scaling --sweep -o sweep.png
     mhaviz compare-scaling --model path/to/bert "The animal didn't cross the street." --layer 3
 
     The standard deviation of unscaled scores grows as √d_key. So the softmax saturates as d_key grows, and its
@@ -41,16 +35,8 @@ def compare_scaling(
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    if sweep:
-        require_unread((model, attention), ("--seed",), _SWEEPS)
-        said = (("--head", head != 0), ("--cmap", cmap != "ink"), ("--target", target is not None))
-        if unread := [name for name, is_given in said if is_given]:
-            raise ArgumentError(f"{_SWEEPS}; leave out {', '.join(unread)}")
     given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
     with delivery.working("computing"):
-        if sweep:
-            delivery.deliver(loaded.sweep_scaling(given), style)
-            return
         comparison = loaded.compare_scaling(given, head=head, **vars(attention))
     delivery.deliver(comparison, style)
