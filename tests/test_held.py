@@ -432,7 +432,7 @@ def folder(tmp_path_factory):
 
 def on_cpu(words):
     """The machine's accelerator would give other last digits. Commands that compute nothing have no such option."""
-    without_model = words[0] in ("show", "diff", "trace-shapes", "compare-projections") or "--length" in words
+    without_model = words[0] in ("show", "diff", "trace-shapes", "compare-projections")
     return words if without_model else [*words, "--device", "cpu"]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from mhaviz.api.loaded import LoadedModel, load
 from mhaviz.devices import require_memory
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.errors import ArgumentError, counted
 from mhaviz.layer import embedding as textbook
 from mhaviz.limits import require_comparable
 from mhaviz.results.embeddings import PositionTable
@@ -65,7 +65,7 @@ def sinusoids(length: int = 100, d_model: int = 512) -> PositionTable:
     """
     for name, size in (("length", length), ("d_model", d_model)):
         if size < 1:
-            raise ArgumentError(f"{parameter(name)}: expected at least 1, got {counted(size)}")
+            raise ArgumentError(f"`{name}`: expected at least 1, got {counted(size)}")
     require_comparable(length, "positions")
     require_memory(3 * _FLOAT64 * length * max(d_model, length), torch.device("cpu"), "the table")
     values = np.asarray(textbook.sinusoids(length, d_model).float().numpy())

@@ -29,12 +29,19 @@ def test_everything_in_numbers(mhaviz):
     assert parts["X"]["norms"] == pytest.approx(np.linalg.norm(X, axis=1))
 
 
-def test_sinusoids_alone(mhaviz):
-    data = json.loads(mhaviz("embeddings", "--length", "7", "--d-model", "6", "--json").out)
-    np.testing.assert_allclose(data["values"], package.sinusoids(7, 6).values, atol=CLOSE)
-    assert np.shape(data["cosines"]) == (7, 7)
-    assert "length 100, d_model 512" in mhaviz("embeddings").out
-    assert np.shape(json.loads(mhaviz("embeddings", "--d-model", "7", "--json").out)["values"]) == (100, 7)
+def test_sinusoids_alone(tmp_path):
+    table = package.sinusoids(d_model=7)
+    assert table.source.footnote.endswith("length 100, d_model 7")
+    table.save(tmp_path / "positions.json")
+    data = json.loads((tmp_path / "positions.json").read_text())
+    assert (np.shape(data["values"]), np.shape(data["cosines"])) == ((100, 7), (100, 100))
+    for sizes, message in (
+        ({"length": 0}, "`length`: expected at least 1, got 0"),
+        ({"d_model": 0}, "`d_model`: expected at least 1, got 0"),
+        ({"length": 5000}, "at most 4,096 positions, as every two of them are compared, got 5,000"),
+    ):
+        with pytest.raises(package.ArgumentError, match=message):
+            package.sinusoids(**sizes)
 
 
 def test_d_model_need_not_suit_any_heads(mhaviz):
@@ -56,15 +63,11 @@ def test_of_a_checkpoint(mhaviz, model_folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a b", "--length", "3"], "--length is the number of positions without a sentence; leave out one"),
-        (["--seed", "3"], "which need no model; leave out --seed"),
-        (["--length", "3", "--model", "translation"], "no sentence: give one in quotes"),
+        ([], "no sentence: give one in quotes"),
         (["--model", "translation"], "no sentence: give one in quotes"),
         (["--target", "x"], "no sentence: give one in quotes"),
         (["a", "--target", "b"], "has no decoder; leave out --target"),
-        (["--length", "0"], "--length: expected at least 1, got 0"),
-        (["--length", "5000"], "at most 4,096 positions, as every two of them are compared, got 5,000"),
-        (["--d-model", "0"], "--d-model: expected at least 1, got 0"),
+        (["a", "--d-model", "0"], "--d-model: expected at least 1, got 0"),
         (["a", "b"], "expected one sentence, got 2; put it in quotes"),
         (["a", "--cmap", "nothing"], "--cmap: expected a matplotlib colormap"),
         (["a", "-o", "a.gif"], "expected a name ending in .png"),

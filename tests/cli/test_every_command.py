@@ -22,7 +22,6 @@ NUMBERS = {  # options that change what is computed
         *("--token c", "--head 1", "--target b,d", "--d-model 32", "--n-heads 4", "--seed 1", "--mask causal"),
     ],
     "embeddings 'a b' --d-model 16": ["--seed 1", "--d-model 8"],
-    "embeddings --length 5": ["--length 6", "--d-model 8"],
     "compare-projections 'a b' --d-model 16 --n-heads 2": ["--include-self", "--d-model 32", "--n-heads 4", "--seed 1"],
 }
 LOOKS = {  # and those that change its picture alone

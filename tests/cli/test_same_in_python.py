@@ -34,7 +34,6 @@ STUDIES = [
     ("trace-shapes --seq-length 9", lambda: package.load().trace_sizes(1, 9)),
     ("compare-scaling", lambda: package.compare_scaling("random")),
     ("compare-scaling --model translation 'the small black cat'", lambda: package.compare_scaling(*TRANSLATED)),
-    ("embeddings", lambda: package.sinusoids()),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),
     ("compare-projections", lambda: package.compare_projections()),
     ("compare-projections 'a b' --n-heads 2", lambda: package.compare_projections("a b", n_heads=2)),

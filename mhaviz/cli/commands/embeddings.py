@@ -5,13 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
-from mhaviz.errors import ArgumentError
-from mhaviz.inputs.given import Given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,10 +31,6 @@ def embeddings(
     delivery: Delivery,
     picture: PictureOptions,
     cmap: Annotated[str, look_option(help="A matplotlib colormap, with 0 in its middle.")] = "RdBu_r",
-    length: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of positions, without a sentence. \\[default: 100]"),
-    ] = None,
     texts: OneSentence,
     target: Annotated[str | None, typer.Option(help="Show what a translator's decoder reads of this sentence.")] = None,
     instead: Instead,
@@ -47,25 +40,13 @@ def embeddings(
     \b
     mhaviz embeddings "the cat sat on the mat because the mat was warm"
     mhaviz embeddings --model path/to/bert "The animal didn't cross the street." -o embeddings.png
-    mhaviz embeddings --length 200 --d-model 128 -o positions.png
 
     E has the embedding of each token, times √d_model; PE the sines and cosines of its position; X = E + PE. Below them
     are the cosines of every two rows: of E, they compare tokens; of PE, positions; of X, both. A transformers model is
-    run to find what its first layer reads, and whether that is the sum. Without a sentence, the sinusoids alone are
-    shown. See --help-all for --pair, --chat and --ids.
+    run to find what its first layer reads, and whether that is the sum. See --help-all for --pair, --chat and --ids.
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    given = given_to(model, delivery, texts, target, instead, has_example=True)
+    given = given_to(model, delivery, texts, target, instead)
     style = style_of(picture, cmap=cmap)
-    if given == Given():
-        require_unread((model,), ("--d-model",), "without a sentence, sinusoids are shown, which need no model")
-
-        from mhaviz.api.studies import sinusoids
-
-        asked = {"length": length, "d_model": model.d_model}
-        delivery.deliver(sinusoids(**{name: size for name, size in asked.items() if size is not None}), style)
-        return
-    if length is not None:
-        raise ArgumentError("--length is the number of positions without a sentence; leave out one of them")
     delivery.deliver(model.load(delivery, given).embeddings(given), style)
