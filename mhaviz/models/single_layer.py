@@ -291,7 +291,7 @@ class RandomLayer(SingleLayer):
         """
         for name, size in (("batch_size", batch_size), ("seq_length", seq_length)):
             if size < 1:
-                raise ArgumentError(f"{parameter(name)}: expected at least 1, got {size}")
+                raise ArgumentError(f"`{name}`: expected at least 1, got {size}")
         with torch.no_grad(), torch.device("meta"):
             attention = self._attention().eval()
             mask = causal_mask(seq_length) if self.causal else None

@@ -229,7 +229,7 @@ def test_json_that_is_deep_or_long(mhaviz, tmp_path, text):
         (["heatmap", "a b"], "--size"),
         (["heatmap", "a b", "-o", "x.png"], "--dpi"),
         (["explain", "a b", "--token", "a"], "--head"),
-        (["trace-shapes"], "--seq-length"),
+        (["trace-shapes"], "--d-model"),
         (["complexity"], "--lengths"),
         (["show", "a.npy"], "--layer"),
         (["train", "translation", "-o", "x.safetensors"], "--steps"),

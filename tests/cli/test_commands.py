@@ -165,11 +165,12 @@ def test_trace_of_the_worked_example(mhaviz):
     assert shapes["concat"] == [3, 6, 8]
 
 
-def test_trace_of_sizes(mhaviz):
-    data = json.loads(
-        mhaviz("trace-shapes", "--batch-size", "32", "--seq-length", "100000", "--n-heads", "32", "--json").out
-    )
-    assert data["steps"][-1]["shape"] == [32, 100_000, 512]
+def test_trace_of_sizes():
+    assert package.load(n_heads=32).trace_sizes(32, 100_000).steps[-1].shape == (32, 100_000, 512)
+    with pytest.raises(package.ArgumentError, match="`seq_length`: expected at least 1, got 0"):
+        package.load().trace_sizes(1, 0)
+    with pytest.raises(package.ArgumentError, match="sizes without sentences need a layer with random weights"):
+        package.load("translation").trace_sizes(1, 3)
 
 
 def test_trace_with_values_and_an_element_followed(mhaviz):
@@ -230,17 +231,11 @@ BAD = [
     (["heatmap", "a", "--target", ""], 2, "expected a sentence with at least one word, got ''"),
     (["heatmap", "a", "--target", "b", "--mask", "causal"], 2, "a causal mask is for self-attention"),
     (["heatmap", "a", "--d-model", "16777216", "--device", "cpu"], 1, "PiB of memory on cpu, where"),
-    (["trace-shapes", "--batch-size", "3"], 2, "--batch-size needs the number of tokens"),
-    (["trace-shapes", "a", "--seq-length", "3"], 2, "without sentences; leave out sentences"),
-    (["trace-shapes", "--seq-length", "3", "--layer", "9", "--kind", "cross"], 2, "leave out --layer, --kind"),
-    (["trace-shapes", "--seq-length", "3", "--seed", "1", "--device", "cpu"], 2, "leave out --device, --seed"),
-    (["trace-shapes", "--seq-length", "3", "--target", "a"], 2, "without sentences; leave out sentences"),
     (["heatmap", "a", "--column", "2"], 2, "No such option: --column (Possible options: --columns); see"),
     (["heatmap", "a", "--bogus"], 2, "No such option: --bogus (Possible options: "),
     (["heatmap", "a", "-o"], 2, "Option '-o' requires an argument; see mhaviz heatmap --help"),
     (["evaluate", "."], 1, "cannot read .: Is a directory"),
     (["train", "translation", "--checkpoint", "x"], 2, "No such option: --checkpoint; see mhaviz train --help"),
-    (["trace-shapes", "--seq-length", "0"], 2, "--seq-length: expected at least 1, got 0"),
     (["trace-shapes", "--target", "a"], 2, "no sentence: give one in quotes, --file sentences.txt"),
     (["trace-shapes", "--follow", "1,2"], 2, "three coordinates such as 0,2,5"),
     (["trace-shapes", "--follow", "0,2,99"], 2, "--follow: expected a coordinate from 0 to 7 on axis d_model, got 99"),

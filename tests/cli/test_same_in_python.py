@@ -31,7 +31,6 @@ STUDIES = [
     ("masks 'a b' --target 'c d e'", lambda: package.masks("random", "a b", "c d e")),
     ("masks --model translation 'the small black cat' --dropout 0.1", lambda: package.masks(*TRANSLATED, dropout=0.1)),
     ("trace-shapes", lambda: package.trace_shapes("random")),
-    ("trace-shapes --seq-length 9", lambda: package.load().trace_sizes(1, 9)),
     ("compare-scaling", lambda: package.compare_scaling("random")),
     ("compare-scaling --model translation 'the small black cat'", lambda: package.compare_scaling(*TRANSLATED)),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),

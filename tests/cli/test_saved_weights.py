@@ -135,11 +135,6 @@ def test_without_sentence_and_input_there_is_nothing_to_show(mhaviz, folder, com
     assert "no sentence" in result.err
 
 
-def test_bare_sizes_take_no_weights(mhaviz, folder):
-    result = mhaviz("trace-shapes", "--seq-length", "4", *WEIGHTS)
-    assert (result.status, "trace sizes without sentences; leave out --model" in result.err) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("largest", "command", "what"),
     [

@@ -314,7 +314,6 @@ def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
         (("heatmap", "a cat", "--model", "nothing.safetensors"), 1, "cannot read nothing.safetensors: No such file"),
         (("heatmap", "a cat", "--model", "translation", "--head", "4"), 2, "there is no head 4"),
         (("heatmap", "an elephant", "--model", "translation"), 2, '"an"'),
-        (("trace-shapes", "--seq-length", "3", "--model", "translation"), 2, "--model"),
     ],
 )
 def test_what_a_checkpoint_cannot_do(mhaviz, words, status, message):

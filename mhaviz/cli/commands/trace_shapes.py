@@ -4,16 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import parsed, wholes
 from mhaviz.cli.shared.texts import Several, Target, given_to, quotes_notice
-from mhaviz.errors import ArgumentError
-
-_OF_SIZES = ("--d-model", "--n-heads", "--mask")
-_SIZES_ALONE = "--batch-size and --seq-length trace sizes without sentences"
 
 
 def _element(text: str) -> tuple[int, ...]:
@@ -38,8 +33,6 @@ def trace_shapes(
     values: Annotated[
         bool, typer.Option("--values", help="Print the numbers of small tensors, for the first sentence.")
     ] = False,
-    batch_size: Annotated[int | None, typer.Option(help="Number of sentences of --seq-length tokens.")] = None,
-    seq_length: Annotated[int | None, typer.Option(help="Number of tokens, without a sentence.")] = None,
     texts: Several,
     target: Target = None,
 ) -> None:
@@ -48,29 +41,16 @@ def trace_shapes(
     \b
     mhaviz trace-shapes --follow 0,2,5
     mhaviz trace-shapes "one two three" --d-model 4 --n-heads 2 --values
-    mhaviz trace-shapes --batch-size 32 --seq-length 100000 --n-heads 32
 
-    Without a sentence, the worked example is read: three sentences, with d_model 8 and 4 heads. With --seq-length,
-    shapes are traced without computing anything, so any size is possible. Bytes are those that a step adds, none for a
-    view. A product and a sum count one operation each, a softmax five for each weight. A translator's source-target
-    attention is traced, unless --kind names another.
+    Without a sentence, the worked example is read: three sentences, with d_model 8 and 4 heads. Bytes are those that a
+    step adds, none for a view. A product and a sum count one operation each, a softmax five for each weight. A
+    translator's source-target attention is traced, unless --kind names another.
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    is_of_sizes = batch_size is not None or seq_length is not None
-    if is_of_sizes:
-        require_unread((model, attention), _OF_SIZES, _SIZES_ALONE)
-        if texts.sentences or texts.file or target is not None or values:
-            raise ArgumentError(f"{_SIZES_ALONE}; leave out sentences and --values")
     given = given_to(model, delivery, texts, target, has_example=True)
     style, loaded = style_of(picture), model.load(delivery, given)
-    if is_of_sizes:
-        if seq_length is None:
-            raise ArgumentError("--batch-size needs the number of tokens; add --seq-length")
-        trace = loaded.trace_sizes(1 if batch_size is None else batch_size, seq_length)
-    else:
-        trace = loaded.trace_shapes(given, values=values, **vars(attention))
-
+    trace = loaded.trace_shapes(given, values=values, **vars(attention))
     if follow:
         trace = trace.follow(follow)
     delivery.deliver(trace, style, notice=quotes_notice(texts.sentences))
