@@ -319,7 +319,7 @@ def test_an_attention_map_shows_and_saves_itself(options, kind, name, tmp_path):
     [
         ({"show": "rollout", "verify": True}, "a rollout goes through all heads; leave out `verify`"),
         ({"show": "rollout", "size": 4, "head": 0}, "leave out `size`, `head`"),
-        ({"pool": "mean"}, "`pool`: expected mass, max or both, got 'mean'"),
+        ({"pool": "mean"}, "`pool`: expected mass or max, got 'mean'"),
         ({"head": []}, "`head`: expected at least one head, got none; the layer has heads 0 to 7"),
         ({"head": 1.5}, "`head`: expected a whole number, or several, got 1.5"),
     ],

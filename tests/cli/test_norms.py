@@ -57,7 +57,6 @@ def test_a_difference_of_norms_has_no_divergence(mhaviz, tmp_path):
 def test_what_does_not_go_with_norms(mhaviz):
     assert mhaviz("heatmap", "a b", "--show", "outputs").status == 2
     assert "--show" in mhaviz("heatmap", "--help").out
-    assert "--show" in mhaviz("heads", "--help-all").out
 
 
 def test_the_scale_of_norms_may_end_above_1(mhaviz, tmp_path):
