@@ -70,9 +70,9 @@ def test_hidden_keys_do_not_count():
 def test_rows_without_a_choice_of_keys_do_not_count():
     """The first row of causal attention, all of whose weight is on its single key."""
     comparison = compare_scaling(*encoded(RandomLayer(64, 2, causal=True), [SENTENCE]), [1])
-    for scaling in (comparison.unscaled, comparison.scaled):
-        (statistics,) = scaling.statistics
-        rows = scaling.weights[0, 1:].astype(float)
+    for side in (comparison.unscaled, comparison.scaled):
+        (statistics,) = side.statistics
+        rows = side.weights[0, 1:].astype(float)
         assert statistics.rows == 5
         assert statistics.saturated_rows == (rows.max(axis=1) > 0.99).sum()
         assert statistics.saturated == statistics.saturated_rows / 5
