@@ -7,8 +7,9 @@ axes, other views move whole axes, and an elementwise function leaves all in the
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mhaviz.observe.inputs import Read
@@ -89,13 +90,20 @@ class Origin:
 
     def replace(self, **attributes: Any) -> "Origin":
         """Return the same axis with other attributes."""
-        return replace(self, whole=self.whole or self, **attributes)
+        made = Origin(*_attributes_of(self))  # in a third of the time of dataclasses.replace
+        made.whole = self.whole or self
+        for name, attribute in attributes.items():
+            setattr(made, name, attribute)
+        return made
 
     def cut(self, cut: "Cut", beside: bool = False) -> "Origin":
         """Return what a cut leaves of the axis; ``beside``: the cut was made in another axis of this origin."""
         if beside:
             return self.replace(beside=cut)
         return self.replace(cuts=(*self.cuts, cut), made_of=tuple(piece.cut(cut) for piece in self.made_of))
+
+
+_attributes_of = attrgetter(*Origin.__slots__)
 
 
 class Cut(NamedTuple):
@@ -257,10 +265,10 @@ def through_along(*axes: Axis) -> frozenset[int]:
 
 def fitted(axis: Axis, size: int) -> Axis:
     """Return the axis with another length: truncated, or extended by what is not known."""
-    before, origins = math.prod(n for _, n in axis), origins_of(axis)
+    before = math.prod(n for _, n in axis)
     if before == size:
         return axis
-    if len(origins) == 1:
+    if len(origins := origins_of(axis)) == 1:
         return ((_without_names(origins.pop()), size),)
     return lost(size, is_slice=size < before)
 
@@ -444,12 +452,12 @@ def are_made(*features: Axis) -> bool:
 
 def are_tokens(axis: Axis) -> bool:
     """Return whether an axis is known, and holds no features that layers have made."""
-    return all(origin.maker is None and not origin.is_lost for origin in origins_of(axis))
+    return all(origin.maker is None and not origin.is_lost for origin, n in axis if n > 1)
 
 
 def has_rows(axes: Sequence[Axis]) -> bool:
     """Return whether some axes hold features that layers have made, and others, such as those of tokens, do not."""
-    return len({origin.maker is None for origin in origins_of(*axes)}) > 1
+    return len({origin.maker is None for axis in axes for origin, n in axis if n > 1}) > 1
 
 
 def origins_of(*axes: Axis, all_of: bool = False) -> set[Origin]:

@@ -9,7 +9,6 @@ codebook or a memory are no tokens.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +75,6 @@ class FixedRows:
         self.is_within = is_within
         self._roots = Marks[Root | None]()
         self._modules = Marks[list[str]]()  # the names of a module's plain tensors before it first ran
-        self._parameters = dict[int, tuple[str, ref[Tensor]]]()  # parameters with their names, by their ids
 
     def __len__(self) -> int:
         return len(self._roots)
@@ -97,10 +95,10 @@ class FixedRows:
     def parameter_of(self, x: Tensor) -> str:
         """Return the name of the parameter that a tensor is a view of, without that of its module; "" if of none."""
         root = self.root(x)
-        if not isinstance(root, int) or root not in self._parameters:
+        if not isinstance(root, int):
             return ""
-        name, of = self._parameters[root]
-        parameter = of()
+        named = (item for module in self._modules.objects() for item in module._parameters.items())
+        name, parameter = next(((name, one) for name, one in named if id(one) == root), ("", None))
         is_view = parameter is not None and parameter.untyped_storage()._cdata == x.untyped_storage()._cdata
         return name if is_view else ""
 
@@ -181,8 +179,6 @@ class FixedRows:
             if names is None:
                 names = [name for name, x in vars(one).items() if type(x) is Tensor]
                 self._modules.set(one, names)
-                named = one._parameters.items()
-                self._parameters |= {id(x): (name, ref(x)) for name, x in named if type(x) is nn.Parameter}
             for x in map(vars(one).get, names):
                 if type(x) is Tensor and self._roots.get(x) is None:
                     is_factor = x.is_floating_point() and x.numel() == 1

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import MhavizError
-from mhaviz.observe.handlers import Done, Handler, guarded, run_alone, safely, unseen
+from mhaviz.observe.handlers import Done, Handler, guarded, safely, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import calls_followed
 from mhaviz.observe.zeroing import zero_in_output
@@ -99,7 +99,7 @@ class Fused:
         """
         calls: list[Done] = []
         with _sdpa_followed(calls):
-            done = run_alone(func, args, kwargs)
+            done = Done.of(func, args, kwargs, func(*args, **kwargs))
         safely(partial(self._show_multi_head, calls), self._on_error)(done)
         return done
 

@@ -139,21 +139,30 @@ class Layouts:
 
     def follow(self, done: Done) -> None:
         """Note the layouts of what a call has made."""
+        if self._fixed.is_within():
+            self._follow(done)
+        else:
+            self._follow_input(done)
+        if done.attention is None:
+            return
+        out = done.result[0] if isinstance(done.result, tuple | list) else done.result
+        if _has_axes(out):
+            layout = self.of(out)
+            through = through_along(layout.axes[-1]) | {done.attention}
+            features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
+            self._layouts.set(out, layout.with_axis(-1, features))
+
+    def _follow_input(self, done: Done) -> None:
+        """Follow a call outside of modules, which may make their inputs, and whose arguments may be the program's."""
         results = done.result if isinstance(done.result, tuple | list) else (done.result,)
-        made = [] if self._fixed.is_within() else [x for x in results if _has_axes(x) and x.is_floating_point()]
+        made = [x for x in results if _has_axes(x) and x.is_floating_point()]
         given = [x for x in done.each() if _has_axes(x) and self._fixed.root(x) is None] if made else []
-        for x in given:  # they are the program's inputs
+        for x in given:
             self.of(x)
         self._follow(done)
         for x in made if given else ():
             if self.get(x) is None:
                 self._layouts.set(x, given_layout(x.shape))
-        out = done.result[0] if isinstance(done.result, tuple | list) else done.result
-        if done.attention is not None and isinstance(out, Tensor) and out.ndim and not out.is_nested:
-            layout = self.of(out)
-            through = through_along(layout.axes[-1]) | {done.attention}
-            features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
-            self._layouts.set(out, layout.with_axis(-1, features))
 
     def _follow(self, done: Done) -> None:
         if type(done.result) is Tensor:
@@ -321,12 +330,13 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         if result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
             return layout
         first: Any = result.storage_offset() - x.storage_offset()
-        last: Any = first + sum((n - 1) * stride for n, stride in zip(result.shape, result.stride(), strict=True))
+        of_result = list(zip(result.shape, result.stride(), strict=True))
+        last: Any = first + sum((n - 1) * stride for n, stride in of_result)
     except (RuntimeError, NotImplementedError):  # the tensors have no storage
         return layout
-    axes, scores = list(layout.axes), layout.scores
-    for place in sorted(range(x.ndim), key=x.stride().__getitem__, reverse=True):
-        stride, size, axis = int(x.stride(place)), x.shape[place], source.axes[place]
+    axes, scores, strides = list(layout.axes), layout.scores, x.stride()
+    for place in sorted(range(x.ndim), key=strides.__getitem__, reverse=True):
+        stride, size, axis = int(strides[place]), x.shape[place], source.axes[place]
         if size < 2 or not stride:
             continue
         (start, first), (end, last) = divmod(first, stride), divmod(last, stride)
@@ -334,9 +344,9 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
             continue
         (origin,) = origins_of(axis)
         kept = [
-            (one, n, result.stride(one) // stride)
-            for one, n in enumerate(result.shape)
-            if n > 1 and result.stride(one) * (n - 1) == (end - start) * stride
+            (one, n, step // stride)
+            for one, (n, step) in enumerate(of_result)
+            if n > 1 and step * (n - 1) == (end - start) * stride
         ]
         if start == end:
             kept = [(one, 1, 1) for one, axis in enumerate(axes) if result.shape[one] == 1 and origin in dict(axis)]

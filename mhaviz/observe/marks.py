@@ -38,6 +38,10 @@ class Marks(Generic[T]):
         entry = self._marks.get(number) if isinstance(number, int) else None
         return None if entry is None else entry[0]()
 
+    def objects(self) -> list[Any]:
+        """Return the marked objects."""
+        return [x for held, _ in list(self._marks.values()) if (x := held()) is not None]
+
     def may_hold(self, args: Sequence[Any]) -> bool:
         """Return quickly whether one of ``args`` may be a marked object, or a list that holds one."""
         marks = self._marks

@@ -30,7 +30,7 @@ from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
 from mhaviz.observe.functions import is_of_pytorch
 from mhaviz.observe.fused import Fused
-from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, run_alone, safely, unseen
+from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.merging import Merging
@@ -83,9 +83,9 @@ class Watch:
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self._has_model, self.inputs = model is not None, SeenInputs()
-        self.fixed = FixedRows(lambda: self._modules.is_running)
+        self._modules = RunningModules(model, lambda x: self._axes.of(x, is_input=True), self._begins)
+        self.fixed = FixedRows(self._modules.is_running)
         self._axes = Layouts(self.inputs, self.fixed)
-        self._modules = RunningModules(model, partial(self._axes.of, is_input=True), self._begins)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         weights = WeightsByHand(
             self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked
@@ -390,13 +390,15 @@ class _Mode(TorchFunctionMode):
             handler = self._handlers[func]
         except KeyError:
             handler = watch.handler_for(func)
-        done = run_alone(func, args, kwargs) if handler is None else handler(func, args, kwargs)
-        if type(done.result) in _NO_TENSORS:
-            return done.result
+        done = None if handler is None else handler(func, args, kwargs)
+        result = func(*args, **kwargs) if done is None else done.result
+        if type(result) in _NO_TENSORS:
+            return result
+        done = done or Done.of(func, args, kwargs, result)
         attention = watch.here.__dict__.pop("attention", None)
         if attention is not None:
             done = done._replace(attention=attention)
         for may_follow, follow in self._followers:
             if attention is not None or may_follow(done.func, done.args, done.kwargs):
                 follow(done)
-        return done.result
+        return result

@@ -105,10 +105,9 @@ class RunningModules:
             for hook in hooks:
                 hook.remove()
 
-    @property
     def is_running(self) -> bool:
-        """Whether any module runs in this thread."""
-        return bool(self._stack())
+        """Return whether any module runs in this thread."""
+        return bool(getattr(self._local, "stack", None))
 
     def running(self) -> tuple[tuple[_Running, ...], int]:
         """Return what runs in this thread, for the ``go_on`` of a thread that it starts."""

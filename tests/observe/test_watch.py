@@ -562,3 +562,26 @@ def test_compiled_programs():
     command = [sys.executable, "-c", _COMPILED]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.stdout == "done\n", done.stderr
+
+
+def test_what_following_a_function_costs():
+    """Calls of Python's functions are counted, not seconds."""
+    calls, layer = [], nn.Linear(6, 6)
+
+    class Adds(nn.Module):
+        def forward(self, x):
+            x = layer(x)
+            x + 1  # a function that is new to the recorder costs more
+            before = sys.getprofile()
+            sys.setprofile(lambda frame, event, arg: calls.append(frame.f_code.co_name) if event == "call" else None)
+            try:
+                x + 1
+            finally:
+                sys.setprofile(before)
+
+    watching = Watch(lambda observed: None)
+    with watching.watching():
+        Adds()(torch.randn(2, 4, 6))
+    assert len(calls) <= 32, calls
+    handlers = list(watching.handlers.values())  # which each recording makes anew
+    assert len(set(map(id, handlers))) < len(handlers) / 5
