@@ -226,7 +226,7 @@ class Recording(ContextDecorator):
     @property
     def _drawn_whole(self) -> list["_Drawn"]:
         """What is told of attentions that are drawn, and are no parts of others."""
-        return [drawn for (number, _), drawn in self._drawn.items() if not self._sites.all[number].is_part]
+        return [drawn for (number, _), drawn in self._drawn.items() if not self._sites.all[number].left_out]
 
     @property
     def _batch_sizes(self) -> list[int]:
@@ -257,7 +257,7 @@ class Recording(ContextDecorator):
         wanted, layers, heads = self._options.heads or (), self._layers(), dict[int, set[int]]()
         for number, own in self._heads.items():
             site = self._sites.all[number]
-            if not site.is_part and (self._options.layers is None or layers[number] in self._options.layers):
+            if not site.left_out and (self._options.layers is None or layers[number] in self._options.layers):
                 heads.setdefault((site.joins or site).number, set()).update(own)
         for number, there in heads.items():
             if lacking := [head for head in wanted if head not in there]:
@@ -419,7 +419,7 @@ class Recording(ContextDecorator):
         """
         if self._study is None:
             raise ArgumentError("statistics are computed while a program runs; write mhaviz.record(…, statistics=True)")
-        whole = {site.number for site in self._sites.all if not (site.is_part or site.heads_of)}
+        whole = {site.number for site in self._sites.all if not (site.left_out or site.heads_of)}
         if not self._study.sums or whole.isdisjoint(self._heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
@@ -454,7 +454,7 @@ class Recording(ContextDecorator):
             if (run := self._sites.run(observed)) is None:
                 return None
             site, kept = run
-            if self._options.wants(site) and not site.is_part:
+            if self._options.wants(site) and not site.left_out:
                 self._take(site, kept)
                 self._note_unfilled(site, range(kept.call.shape[3], observed.call.shape[3]))
             return site.number
@@ -763,16 +763,15 @@ class Recording(ContextDecorator):
         if not asked:
             has = listed_numbers("layer", sorted({layers[site.number] for site in ran}))
             return ArgumentError(f"{parameter('layer')}: there is no layer {text}; the recording has {has}")
-        parts = tuple(f"{site.name}: " for site in asked if site.is_part)
         reasons = [self._reasons[site.number] for site in asked if site.number in self._reasons]
-        reasons += [line for line in self.missed if parts and line.startswith(parts)]
+        reasons += [site.left_out for site in asked if site.left_out]
         shown = listed_numbers("layer", sorted({*there}))
         return MhavizError(f"{parameter('layer')}: expected {shown}, got {text}; {next(iter(reasons), other_reason)}")
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
         shown: Counter[int] = Counter()
         for site in self._sites.all:
-            if site.number in self._heads and not site.is_part:
+            if site.number in self._heads and not site.left_out:
                 shown[(site.joins or site).number] += len(self._heads[site.number])
         outside = [number for number in shown if not self._sites.all[number].is_module]
         if len(outside) > 1:

@@ -56,8 +56,8 @@ class ObservedSite:
         n_before: how many more keys than queries its first run had, such as learned keys.
         last: order of its last run that was no step.
         may_be_fixed: whether its queries may be constants of the program as well as tokens, and whether its keys may.
-        is_part: whether it is left out, as it has only a part of the keys or of the examples, and other softmaxes have
-            the others.
+        left_out: the message that says why it is left out, such as that it has only a part of the keys, and other
+            softmaxes have the others; "": it is not.
         heads: the heads of its first run; empty: all, or not known.
         joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
         heads_of: the list of modules whose attentions are the heads of one; "": none.
@@ -84,7 +84,7 @@ class ObservedSite:
     n_before: int = 0
     last: Order = NO_ORDER
     may_be_fixed: tuple[bool, bool] = False, False
-    is_part: bool = False
+    left_out: str = ""
     heads: frozenset[int] = frozenset()
     joins: "ObservedSite | None" = None
     heads_of: str = ""
@@ -136,7 +136,7 @@ class Sites:
         on_rejected: called with an attention that has lost queries in the current pass, as the program has taken drafts
             back from its cache.
         is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
-        on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.is_part``.
+        on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.left_out``.
 
     Attributes:
         all: all attentions, in the order in which they first ran.
@@ -384,10 +384,11 @@ class Sites:
     def leave_out(self, sites: Iterable[ObservedSite], why: str) -> None:
         """Show nothing of these attentions, and send a message that says why."""
         for site in sites:
-            site.is_part = True
+            line = f"{site.name}: {why}; not shown"
+            site.left_out = site.left_out or line
             self._on_part(site)
             if self._is_drawn(site):
-                self._miss(f"{site.name}: {why}; not shown")
+                self._miss(line)
 
     def _note_blocks(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note that the queries of attentions with the same keys, within one call of a module, are not known.

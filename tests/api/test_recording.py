@@ -520,6 +520,31 @@ def test_it_is_said_why_a_layer_that_has_run_is_not_shown(model, statistics, why
         _ = recording.head_statistics if statistics else recording.attention
 
 
+class ByExample(nn.Module):
+    """Attention in a loop over the batch, after a softmax that the recorder does not follow."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(8, 8)
+
+    def forward(self, x):
+        torch.ops.aten._softmax(x, -1, False)
+        heads = self.q(x).unflatten(2, (2, 4)).transpose(1, 2)
+        for i in range(len(x)):
+            F.scaled_dot_product_attention(*3 * [heads[i : i + 1]])
+
+
+@torch.no_grad()
+def test_it_is_said_why_a_layer_was_left_out_whatever_else_is_said_of_it():
+    layers = nn.ModuleList([nn.MultiheadAttention(8, 2, batch_first=True), ByExample()])
+    with mhaviz.record(nn.ModuleDict({"layers": layers}), layer=1) as recording:
+        x = torch.randn(2, 6, 8)
+        layers[0](x, x, x)
+        layers[1](x)
+    with pytest.raises(mhaviz.MhavizError, match=r"got 1; layers\.1: runs for some examples at a time.*; not shown$"):
+        _ = recording.attention
+
+
 @torch.no_grad()
 def test_it_is_said_that_a_layer_of_single_tokens_has_no_statistics_and_cross_attention_no_rollout():
     layers, x = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2)), torch.randn(2, 6, 8)
