@@ -86,7 +86,7 @@ def two_towers(p, x, y):
 
 def titles(recording):
     page = attention_page(recording.attention)
-    names = [(block.title.head, block.module) for block in page.blocks if hasattr(block, "tiles")]
+    names = [(block.title.head, block.module) for block in page.blocks if hasattr(block, "maps")]
     return [(re.sub(", (Program|recorded)(?=,)", "", head), module) for head, module in names]  # without the model
 
 
@@ -146,7 +146,7 @@ def test_calls_of_one_module_are_called_so():
     assert [(m.module, m.layer) for m in recording.attention] == [("layer", 0), ("layer #2", 1), ("layer #3", 2)]
     assert titles(recording) == [("self-attention, calls 1 to 3", "layer #1 to #3")]
     (block,) = attention_page(recording.attention).blocks
-    assert block.tiles == ("call 1 · L0 H0", "call 2 · L1 H0", "call 3 · L2 H0")
+    assert [one.title for one in block.panels] == ["call 1 · L0 H0", "call 2 · L1 H0", "call 3 · L2 H0"]
     assert len(recording.rollout) == 3  # each call reads what the one before it has made
     assert titles(recorded(Program(siamese, layers=2))) == [
         ("self-attention, layers 0 to 1", "layers.*"),

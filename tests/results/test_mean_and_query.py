@@ -140,11 +140,11 @@ def test_heads_are_the_rows_of_its_picture():
     page = attention_page(given)
     (block,) = page.blocks
     assert [m.queries for m in block.maps] == [("H0", "H1", "H2")] * 2
-    assert block.first.keys == ("the", "cat", "saw"), "later keys are hidden"
+    assert block.maps[0].keys == ("the", "cat", "saw"), "later keys are hidden"
     np.testing.assert_array_equal(block.maps[1].weights[0], given[1].weights[:, 0, :3])
     assert title_text(block.title, 80) == "query 2 saw, masked self-attention, made by hand, layers 0 to 1: the cat saw"
     assert title_text(block.title, 48) == "query 2 saw, masked, layers 0 to 1: the cat saw"
-    assert block.tiles == ("layer 0", "layer 1")
+    assert [one.title for one in block.panels] == ["layer 0", "layer 1"]
 
 
 def test_layers_are_the_rows_of_its_mean():
@@ -154,7 +154,7 @@ def test_layers_are_the_rows_of_its_mean():
     assert drawn.queries == ("L0", "L1")
     np.testing.assert_array_equal(drawn.weights[0], np.stack([m.weights[0, 0, :3] for m in given]))
     with_head = attention().of_query("saw").select(head=1)
-    assert attention_page(with_head).blocks[0].tiles == ("L0 H1", "L1 H1")
+    assert [one.title for one in attention_page(with_head).blocks[0].panels] == ["L0 H1", "L1 H1"]
 
 
 def test_on_the_command_line(mhaviz, tmp_path):
