@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakMethod
 
 import numpy as np
 import torch
@@ -148,9 +149,11 @@ class Recording(ContextDecorator):
             )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        names, on_merged = self._options.names, self._on_merged
-        self._watch = Watch(self._on_observed, model, self._is_wanted, names, on_merged, self._on_weighed)
-        self._sites = Sites(self._watch.miss, self._on_rejected, self._is_drawn, self._on_part)
+        on_merged, on_weighed = _weakly(self._on_merged), _weakly(self._on_weighed)
+        on_observed, is_wanted = _weakly(self._on_observed), _weakly(self._is_wanted)
+        self._watch = Watch(on_observed, model, is_wanted, options.names, on_merged, on_weighed)
+        on_rejected, is_drawn, on_part = _weakly(self._on_rejected), _weakly(self._is_drawn), _weakly(self._on_part)
+        self._sites = Sites(self._watch.miss, on_rejected, is_drawn, on_part)
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.page)
         self._study = HeadStudy() if statistics else None
@@ -864,6 +867,21 @@ class Recording(ContextDecorator):
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
+
+
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method, and does not keep its object alive.
+
+    A recording that no variable holds any more is freed at once, with its maps. They may be large, and the garbage
+    collector counts objects, not bytes.
+    """
+    held = WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        bound = held()
+        return None if bound is None else bound(*args)
+
+    return call
 
 
 def _kind_of(m: AttentionMap, kind: Kind) -> Kind:

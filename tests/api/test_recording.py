@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -1236,3 +1237,16 @@ def test_layers_that_have_other_numbers_than_their_modules_are_said_to():
         for one in several:
             one(torch.randn(1, 4, 8))
     assert "layers are numbered as they ran" in recording.attention.source.remark
+
+
+def test_a_recording_is_freed_with_its_maps_at_once(gpt):
+    """The garbage collector counts objects, and may let a loop over texts fill the memory with a few large ones."""
+    with mhaviz.record(gpt, statistics=True) as recording:
+        gpt(ids())
+    freed = [weakref.ref(one) for one in (recording, recording._maps, recording.attention[0])]
+    gc.disable()
+    try:
+        del recording
+        assert [one() for one in freed] == [None] * 3
+    finally:
+        gc.enable()
