@@ -85,10 +85,12 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Tensor:
 
     It is computed in float64 and rounded once.
     """
+    table = torch.empty(length, d_model, dtype=torch.float64)
+    if table.is_meta:  # has no numbers; to compute them, PyTorch would load its compiler
+        return table.to(torch.get_default_dtype())
     position = torch.arange(start, start + length, dtype=torch.float64)[:, None]  # length 1
     even = torch.arange(0, d_model, 2, dtype=torch.float64)  # 2i
     angle = position / 10000 ** (even / d_model)  # length ⌈d_model/2⌉
-    table = torch.empty(length, d_model, dtype=torch.float64)
     table[:, 0::2] = torch.sin(angle)
     table[:, 1::2] = torch.cos(angle[:, : d_model // 2])
     return table.to(torch.get_default_dtype())
