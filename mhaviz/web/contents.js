@@ -239,6 +239,11 @@ export class Side {
     return this.labels[position - this.start];
   }
 
+  /** Whether a token is a word or a part of one: it has a letter or a digit, and is not special. */
+  isWord(position) {
+    return !this.special.has(position) && /[\p{L}\p{N}]/u.test(this.label(position));
+  }
+
   /** A token after its position; the position alone where it is also the token's label. */
   placed(position) {
     const label = this.label(position);

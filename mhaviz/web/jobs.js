@@ -64,23 +64,27 @@ export class JobQueue {
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number[]} window [q0, q1, k0, k1]
-   * @returns {Promise<{query: number, key: number}|null>} null if all weights are 0
+   * @param {boolean} ofWords whether only weights of a word on another word count
+   * @returns {Promise<{query: number, key: number}|null>} null if all these weights are 0
    */
-  strongest(map, head, [q0, q1, k0, k1]) {
+  strongest(map, head, [q0, q1, k0, k1], ofWords = false) {
     const place = map.placeOf(head);
     const find = async () => {
       const order = this.#asked++;
       let best = null;
       for (const [start, end] of pieces(q1 - q0, map.columns.tokens)) {
         const weights = await this.#ask(() => map.rule.weights(place, q0 + start, q0 + end, k0, k1), { order });
-        for (const at of largestPlaces(weights, 1)) {
+        const pair = (at) => [q0 + start + Math.floor(at / (k1 - k0)), k0 + (at % (k1 - k0))];
+        const counts = (at) => !ofWords || areWords(map, ...pair(at));
+        for (const at of largestPlaces(weights, 1, counts)) {
           if (weights[at] <= best?.size) continue;
-          best = { query: q0 + start + Math.floor(at / (k1 - k0)), key: k0 + (at % (k1 - k0)), size: weights[at] };
+          const [query, key] = pair(at);
+          best = { query, key, size: weights[at] };
         }
       }
       return best;
     };
-    return this.#remember(["strongest", map.index, head, q0, q1, k0, k1], 0, find);
+    return this.#remember(["strongest", map.index, head, q0, q1, k0, k1, ofWords], 0, find);
   }
 
   /**
@@ -175,4 +179,10 @@ function* pieces(rows, weightsOfRow) {
 /** Number of weights to compute for one query; 0 if they are stored. */
 function weightsOfQuery(map, part) {
   return map.part(part).values !== null && !map.isPooled ? 0 : map.columns.tokens;
+}
+
+/** Whether a query and a key are words at two places, or of two texts. */
+function areWords({ rows, columns }, query, key) {
+  const isOneText = rows.labels === columns.labels && rows.start === columns.start;
+  return rows.isWord(query) && columns.isWord(key) && !(isOneText && query === key);
 }

@@ -137,6 +137,8 @@ export class OverviewView {
     heading.append(make("span", { className: "quiet module" }, " · layers × heads"));
     const group = make("section", { className: "group" }, heading, grid);
     group.style.setProperty("--heads", String(heads.length));
+    group.style.setProperty("--layers", String(rows.length));
+    group.style.setProperty("--shape", String(shapeOf(maps[0])));
     return group;
   }
 
@@ -279,8 +281,7 @@ export class Thumb {
       this.caption,
     );
     this.button.dataset.key = key;
-    const shape = Math.min(Math.max(map.columns.tokens / map.rows.tokens, 0.5), 2);
-    this.image.style.aspectRatio = String(shape);
+    this.image.style.aspectRatio = String(shapeOf(map));
   }
 
   /** Draw the picture in the current colours, with lines around visible cells, as an image that scales to any size. */
@@ -323,4 +324,9 @@ function groupOf(map) {
 /** Key of the maps whose layers one steps through. */
 export function kindOf(map) {
   return `${map.kind} ${map.quantity.key}`;
+}
+
+/** Width / height of a thumbnail. */
+function shapeOf({ rows, columns }) {
+  return Math.min(Math.max(columns.tokens / rows.tokens, 0.5), 2);
 }

@@ -83,6 +83,14 @@ export class Pieces {
     return this.edges[piece + 1] - this.edges[piece] === 1 && this.side.special.has(this.edges[piece]);
   }
 
+  /** Whether a piece has a word. */
+  isWord(piece) {
+    for (let position = this.edges[piece]; position < this.edges[piece + 1]; position++) {
+      if (this.side.isWord(position)) return true;
+    }
+    return false;
+  }
+
   /** Tokens of a piece, joined as in the text. */
   text(piece) {
     let text = "";

@@ -8,6 +8,7 @@ import { chosenHeads, chosenName, meanOf, partShown, Pieces, seesOneKey, titled 
 import { TOKENS_SHOWN, Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
+const MOST_LINES = 2_000; // more take seconds, and none could be told from another
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
 
 export class TextView {
@@ -27,7 +28,8 @@ export class TextView {
     this.texts = make("div", { className: "texts" });
     this.title = make("h2");
     this.message = make("p", { className: "quiet", role: "status" });
-    const parts = [this.#makeControls(), this.title, this.message, this.texts];
+    this.bound = make("p", { className: "quiet" });
+    const parts = [this.#makeControls(), this.title, this.message, this.bound, this.texts];
     this.element = make("div", { className: "text-view" }, ...parts);
     new ResizeObserver(() => this.#drawLines()).observe(this.texts);
   }
@@ -249,13 +251,19 @@ export class TextView {
     return Array.from({ length: rows }, (_, row) => [first + row, values.subarray(row * columns, (row + 1) * columns)]);
   }
 
-  /** The visible query with the largest weight between two tokens of the text; −1: none. */
+  /** The visible query with the largest weight on another word, else on any token of the text; −1: none. */
   #findStrongest() {
+    const words = this.#strongestOf((pieces, piece) => pieces.isWord(piece), this.#hasSameTokens);
+    return words >= 0 ? words : this.#strongestOf((pieces, piece) => !pieces.isSpecial(piece), false);
+  }
+
+  #strongestOf(counts, isOfOthers) {
     const [queries, keys] = [this.queries.pieces, this.keys.pieces];
     let [strongest, most] = [-1, 0];
     for (let query = this.queries.start; query < this.queries.end; query++) {
-      if (queries.isSpecial(query) || seesOneKey(this.#map, queries.edges[query], queries.edges[query + 1])) continue;
-      const largest = largestSize(this.#rows.get(query)?.filter((_, key) => !keys.isSpecial(key)) ?? []);
+      if (!counts(queries, query) || seesOneKey(this.#map, queries.edges[query], queries.edges[query + 1])) continue;
+      const isOther = (key) => counts(keys, key) && !(isOfOthers && key === query);
+      const largest = largestSize(this.#rows.get(query)?.filter((_, key) => isOther(key)) ?? []);
       if (largest > most) [strongest, most] = [query, largest];
     }
     return strongest;
@@ -328,6 +336,7 @@ export class TextView {
 
   #drawLines() {
     const { clientWidth: width, clientHeight: height } = this.lines;
+    this.bound.textContent = "";
     if (!width || !height) return; // shown as text, or hidden
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
     const context = sizedContext(this.canvas, width, height, density);
@@ -337,7 +346,13 @@ export class TextView {
       return new Map(words.map((word) => [Number(word.dataset.piece), middle(word)]));
     };
     const [left, right] = [middles(this.queries), middles(this.keys)];
-    for (const { query, key, share, colour } of this.#linesShown([...left.keys()], [...right.keys()])) {
+    const all = [...this.#linesShown([...left.keys()], [...right.keys()])];
+    const drawn = all.length > MOST_LINES ? all.sort((one, other) => other.share - one.share).slice(0, MOST_LINES) : all;
+    if (drawn.length < all.length) {
+      const [most, of] = [drawn.length, all.length].map((count) => count.toLocaleString("en"));
+      this.bound.textContent = `The ${most} strongest of ${of} lines are drawn; point at a word to see all of its own.`;
+    }
+    for (const { query, key, share, colour } of drawn) {
       context.globalAlpha = share;
       context.strokeStyle = colour;
       context.beginPath();

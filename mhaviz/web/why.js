@@ -52,9 +52,9 @@ export class WhyView {
     }
     this.parts.classList.add("stale");
     try {
-      const [query, key, isFound] = await this.#pair(map, head);
+      const [query, key, found] = await this.#pair(map, head);
       const [products, row] = await this.#app.jobs.score(map, head, query, key);
-      if (asked === this.#asked) this.#draw(map, query, key, products, row, isFound);
+      if (asked === this.#asked) this.#draw(map, query, key, products, row, found);
     } catch (problem) {
       if (problem.cancelled || asked !== this.#asked) return;
       this.message.textContent = `This score cannot be shown: ${problem.message}`;
@@ -62,19 +62,24 @@ export class WhyView {
     }
   }
 
-  /** The pinned query and key, or else those of the largest number; and whether there is one. */
+  /**
+   * The pinned query and key, or else those of the largest number, where neither is pinned of two words if there are;
+   * and what is known of it: "" for a pinned pair, "words", "any", or "none" where all numbers are 0.
+   */
   async #pair(map, head) {
     const { query, key } = this.#app.state.values;
-    if (query !== null && key !== null) return [query, key, true];
+    if (query !== null && key !== null) return [query, key, ""];
     this.message.textContent = "Looking for the largest weight of this head …";
     const { rows, columns } = map;
     const [q0, q1] = query === null ? [rows.start + Number(leavesFirstOut(map)), rows.end] : [query, query + 1];
     const [k0, k1] = key === null ? [columns.start, columns.end] : [key, key + 1];
-    const found = await this.#app.jobs.strongest(map, head, [q0, q1, k0, k1]);
-    return [found?.query ?? q0, found?.key ?? k0, found !== null];
+    const window = [q0, q1, k0, k1];
+    const ofWords = query === null && key === null && (await this.#app.jobs.strongest(map, head, window, true));
+    const found = ofWords || (await this.#app.jobs.strongest(map, head, window));
+    return [found?.query ?? q0, found?.key ?? k0, ofWords ? "words" : found ? "any" : "none"];
   }
 
-  #draw(map, query, key, products, row, isFound) {
+  #draw(map, query, key, products, row, found) {
     const { head, query: pinnedQuery, key: pinnedKey } = this.#app.state.values;
     for (const [choice, side, position] of [
       [this.query, map.rows, query],
@@ -90,8 +95,12 @@ export class WhyView {
     const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;
     this.title.textContent = `${headName(map, head)}: ${pair}, weight ${short(weight)}`;
     const without = leavesFirstOut(map) ? ", apart from the first query, which sees one key alone" : "";
-    const which = isFound ? "The largest weight" : "There is no weight above zero: a link";
-    const strongest = `${which} of this head${without}`;
+    const strongest = {
+      "": "",
+      words: `The largest weight of this head between two words${without}`,
+      any: `The largest weight of this head${without}`,
+      none: `There is no weight above zero: a link of this head${without}`,
+    }[found];
     const chosen =
       pinnedQuery === null && pinnedKey === null
         ? `${strongest}. Choose others here, in the map or in the text.`

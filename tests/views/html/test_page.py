@@ -197,10 +197,44 @@ def test_all_heads_of_a_layer_are_one_button(opened, minilm):
 def test_the_strongest_query_is_shown_before_a_word_is_pointed_at(opened, minilm):
     path, attention = minilm
     page = opened(path, "#view=text&map=1&head=8", width=1000).ready()
-    inner = attention[1].weights[8, 1:-1, 1:-1]  # without [CLS] and [SEP]
-    query = 1 + int(inner.max(axis=1).argmax())
+    m = attention[1]
+    query, _ = strongest_words(m.weights[8], m.keys)
     page.until(f"document.querySelector('.text.key h3').innerText.includes('({query}) looks at')")
     page.until("document.querySelector('.text.key .word[style*=background]')")
+
+
+def strongest_words(weights, tokens):
+    """Query and key of the largest weight of a word on another word."""
+    are_words = np.array([any(map(str.isalnum, token)) and token[0] != "[" for token in tokens])
+    counts = are_words[:, None] & are_words & ~np.eye(len(tokens), dtype=bool)
+    return np.unravel_index(np.where(counts, weights, -1).argmax(), weights.shape)
+
+
+def test_all_layers_are_in_sight_where_they_fit(opened, minilm):
+    page = opened(minilm[0], "#view=overview", width=1280, height=800).ready()
+    bottom = page.ask(
+        "Math.max(...[...document.querySelectorAll('.grid .thumb')].map(e => e.getBoundingClientRect().bottom))"
+    )
+    assert bottom <= page.ask("innerHeight")
+
+
+def test_why_opens_on_two_words(opened, minilm):
+    """Not on the largest weight, which a special token has."""
+    path, attention = minilm
+    m = attention[1]
+    query, key = strongest_words(m.weights[3], m.keys)
+    page = opened(path, "#view=why&map=1&head=3").ready()
+    page.until("document.querySelector('.why-view h2').textContent.includes('weight')")
+    title = page.ask("document.querySelector('.why-view h2').textContent")
+    assert [int(n) for n in re.findall(r"\((\d+)\)", title)] == [query, key]
+    assert np.unravel_index(m.weights[3].argmax(), m.weights[3].shape) != (query, key)
+    assert "between two words" in page.ask("document.querySelector('.why-view > p').textContent")
+
+
+def test_of_many_lines_the_strongest_are_drawn(opened, tmp_path):
+    path, _ = repeated_words(tmp_path)
+    page = opened(path, "#view=text&textLayout=lines&head=1").ready()
+    page.until("document.querySelector('.text-view').innerText.includes('The 2,000 strongest of ')")
 
 
 def test_of_two_texts_the_query_that_is_shown_is_marked(opened, tmp_path):
@@ -509,7 +543,8 @@ def test_why_names_the_strongest_link_of_a_pooled_head(opened, tmp_path, causal)
     """Not that of the cell with the largest mean; in the first row of cells, too."""
     path, weights = repeated_words(tmp_path, causal=causal)
     first = int(causal)
-    query, key = np.unravel_index(weights[1, first:].argmax(), weights[1, first:].shape)
+    of_others = np.where(np.eye(500, dtype=bool), 0, weights[1])[first:]
+    query, key = np.unravel_index(of_others.argmax(), of_others.shape)
     means = weights[1].reshape(25, 20, 25, 20).sum(axis=3).mean(axis=1)
     assert ((query + first) // 20 == 0) if causal else (means.argmax() != query // 20 * 25 + key // 20)
     page = opened(path, "#view=why&head=1").ready()
@@ -518,7 +553,7 @@ def test_why_names_the_strongest_link_of_a_pooled_head(opened, tmp_path, causal)
     assert [int(n) for n in re.findall(r"\((\d+)\)", title)] == [query + first, key]
     said = page.ask("document.querySelector('.why-view > p').textContent")
     without = ", apart from the first query, which sees one key alone" if causal else ""
-    assert said.startswith(f"The largest weight of this head{without}. ")
+    assert said.startswith(f"The largest weight of this head between two words{without}. ")
 
 
 def test_why_finds_the_strongest_key_of_a_pinned_query(opened, tmp_path):
