@@ -12,10 +12,10 @@ from pathlib import Path
 
 FORKS = """
 import json, os, signal, sys
-import mhaviz, mhaviz.cli, torch.distributed.tensor, transformers.generation.utils, transformers.modeling_utils
-mhaviz.load  # with what reads models
+import mhaviz, mhaviz.cli, torch
 for line in sys.stdin:
-    code, said, folder, arguments, surroundings = json.loads(line)
+    first, code, said, folder, arguments, surroundings = json.loads(line)
+    exec(first)
     children = []
     for number, own in enumerate(surroundings):
         child = os.fork()
@@ -32,6 +32,11 @@ for line in sys.stdin:
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)
 """
 
+READS_MODELS = """
+import torch.distributed.tensor, transformers.generation.utils, transformers.modeling_utils
+mhaviz.load
+"""
+
 
 @functools.cache
 def forking():
@@ -41,11 +46,14 @@ def forking():
     return process
 
 
-def run_forked(code, *arguments, folder=None, surroundings=({},)):
-    """Run code with these arguments in a process for each of the surroundings: (status, output, errors) of each."""
+def run_forked(code, *arguments, folder=None, surroundings=({},), first=""):
+    """Run code with these arguments in a process for each of the surroundings: (status, output, errors) of each.
+
+    ``first``: imports, which the process that forks does, once.
+    """
     process = forking()
     with tempfile.TemporaryDirectory() as said:
-        job = code, said, str(folder or Path.cwd()), list(map(str, arguments)), surroundings
+        job = first, code, said, str(folder or Path.cwd()), list(map(str, arguments)), surroundings
         print(json.dumps(job), file=process.stdin, flush=True)
         statuses = json.loads(process.stdout.readline())
         return [
@@ -61,4 +69,4 @@ def run_two(code, *arguments, folder=None):
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     ranks = [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
-    return run_forked(code, *arguments, folder=folder, surroundings=ranks)
+    return run_forked(code, *arguments, folder=folder, surroundings=ranks, first=READS_MODELS)
