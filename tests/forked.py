@@ -13,6 +13,7 @@ from pathlib import Path
 FORKS = """
 import json, os, signal, sys
 import mhaviz, mhaviz.cli, torch
+sys.path.append(sys.argv[1])
 for line in sys.stdin:
     first, code, said, folder, arguments, surroundings = json.loads(line)
     exec(first)
@@ -40,8 +41,9 @@ mhaviz.load
 
 @functools.cache
 def forking():
-    command, pipe = [sys.executable, "-c", FORKS], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    command, pipe = [sys.executable, "-c", FORKS, Path(__file__).parent], subprocess.PIPE
+    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}  # freed memory goes back
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=surroundings)
     atexit.register(process.communicate)  # it ends when nothing more can come
     return process
 

@@ -1,16 +1,14 @@
 """Pooled maps against the plain computation in float64: the whole matrix, its softmax, and then the cells."""
 
 import math
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import run_forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounding import rounding
@@ -519,14 +517,14 @@ def test_it_says_what_it_is_in_a_line():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the high-water mark of the memory is Linux's")
-def test_memory_stays_small_whatever_is_asked(tmp_path):
+def test_memory_stays_small_whatever_is_asked():
     """Uneven cells, hidden keys and all extras at 65,536 keys: 32 MiB a head, of which no copy is made.
 
     All weights of a head would be 64 MiB: so many queries are two blocks, and more would need no more.
     """
     code = """
 import torch
-from measure import peak_memory
+from benchmarks.measure import peak_memory
 from mhaviz import attention_map
 torch.set_num_threads(1)
 query, key = torch.randn(1, 2, 256, 128), torch.randn(1, 2, 65536, 128)
@@ -536,14 +534,9 @@ more = {"key_mask": mask, "entropy": True, "top_keys": 1, "received": True, "loc
 attention_map(query[:, :, :64], key, rows=51, columns=511, **more)
 print(peak_memory(lambda: attention_map(query, key, rows=51, columns=511, **more)))
 """
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parents[1] / "benchmarks"),
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert float(done.stdout) < 60
+    ((status, out, err),) = run_forked(code)
+    assert status == 0, err
+    assert float(out) < 60
 
 
 @pytest.mark.usefixtures("both_ways")

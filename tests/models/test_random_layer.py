@@ -1,11 +1,9 @@
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import run_forked
 from looking import attend, calls, traced
 from rounding import rounding
 
@@ -141,7 +139,7 @@ def test_seeds_out_of_range(seed):
 
 
 MEASURE = """
-from measure import peak_memory
+from benchmarks.measure import peak_memory
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.analyses import weights
 from mhaviz.analyses.scaling import compare_scaling
@@ -165,13 +163,9 @@ for causal in (False, True):
 @pytest.fixture(scope="module")
 def memory_used():
     """What was estimated, and what was used, in a process of its own that gives freed memory back."""
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parents[1] / "benchmarks"),
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-    }
-    command = [sys.executable, "-c", MEASURE]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    rows = map(str.split, result.stdout.splitlines())
+    ((status, out, err),) = run_forked(MEASURE)
+    assert status == 0, err
+    rows = map(str.split, out.splitlines())
     return {(what, causal): (float(needed), float(used)) for what, causal, needed, used in rows}
 
 
