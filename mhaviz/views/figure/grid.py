@@ -83,6 +83,10 @@ class GridPart:
             elif isinstance(part, MosaicPart):
                 yield part
 
+    def rooms_of_parts(self) -> Iterator[tuple[Part, float]]:
+        """Yield the parts, each with the width that it has."""
+        yield from ((part, room) for part, _, _, room in self._places()[0])
+
     def _places(self) -> tuple[list[Place], float]:
         """Return the places of the parts, from the top left corner on, and the height of all."""
         placed: list[Place] = []
@@ -142,6 +146,10 @@ class StacksPart:
     def pictures(self) -> Iterator[MosaicPart]:
         """All pictures."""
         yield from (part for stack in self.stacks for part in stack if isinstance(part, MosaicPart))
+
+    def rooms_of_parts(self) -> Iterator[tuple[Part, float]]:
+        """Yield the parts, each with the width that it has."""
+        yield from ((part, room) for stack, room in zip(self.stacks, self.rooms, strict=True) for part in stack)
 
     def height(self, room: float) -> float:
         """Return the height in inches."""

@@ -36,7 +36,7 @@ from mhaviz.views.figure.mosaic import (
 )
 from mhaviz.views.figure.number_grid import draw_ranges
 from mhaviz.views.figure.patches import patch_layout
-from mhaviz.views.figure.sheet import QUIET, Sheet, title_width
+from mhaviz.views.figure.sheet import QUIET, Sheet
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales
@@ -116,11 +116,6 @@ class MosaicPart:
     @property
     def _title_height(self) -> float:
         return _TITLE + _SUBTITLE * bool(self.subtitle) if self.title else 0.0
-
-    def title_width(self, fonts: Fonts) -> float:
-        """Return the width in inches of the title and subtitle if they were not shortened."""
-        subtitle = text_width(fonts.shown(self.subtitle), BODY, fonts.families) if self.subtitle else 0.0
-        return max(title_width(self.title, fonts), subtitle * DRAWN_WIDER) if self.title else 0.0
 
     @property
     def _mosaic_width(self) -> float:

@@ -1,7 +1,7 @@
 """A page as a sheet: each block is measured, then all are laid out from top to bottom, then drawn."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
@@ -54,10 +54,10 @@ from mhaviz.views.figure.sheet import (
     foot_width,
     most_dpi,
     title_lines,
-    title_width,
+    title_size,
 )
 from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, TITLE, snap
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import LayoutStyle, Style
 
@@ -65,7 +65,7 @@ _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
 _ROUNDING = 0.15  # inches by which labels may exceed their estimate
 _UNDER = 0.13  # inches between the last part and the foot
-_WIDEST_TITLE = 7.0  # most inches that a sheet is widened to for its title
+_WIDEST_FOOT = 4.0  # most inches that a sheet is widened to for its foot
 _HEADING = 10.0  # font size in points
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
@@ -111,7 +111,7 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, scales, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, BODY if style.is_narrow else TITLE)
+    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, title_size(_titles(plan), fonts))
     sheet.notices += plan.notices
     if style.on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
         size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
@@ -341,12 +341,10 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), _labels_text(parts)]))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, StacksPart, CurvesPart)) for part in parts)
-    widest_title = _WIDEST_TITLE if has_pictures else math.inf
     across = max([0.0, *(part.width for part in parts)])
     width = 2 * MARGIN + max(
         across,
-        *(min(wide, widest_title) for wide in (title_width(title, fonts), *(p.title_width(fonts) for p in mosaics))),
-        *(foot_width(text, fonts) * DRAWN_WIDER for text in (page.footnote, remark)),
+        *(min(foot_width(text, fonts) * DRAWN_WIDER, _WIDEST_FOOT) for text in (page.footnote, remark)),
         0.0 if has_pictures else _LEAST_WIDTH,
         _LEAST_BESIDE_PANELS if any(not part.block.maps for part in mosaics) else 0.0,
     )
@@ -367,6 +365,20 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     of_heads = sum(part.layout.height for part, *_ in places if isinstance(part, MosaicPart) and _has_heads(part))
     size = snap(width, style.dpi), snap(height, style.dpi)
     return _Plan(tuple(places), title, remark, *size, of_heads, tuple(notices))
+
+
+def _titles(plan: _Plan) -> Iterator[tuple[Title | str, float]]:
+    """Yield all titles of a page, each with the inches that it has."""
+
+    def inside(places: Iterable[tuple[Part | None, float]]) -> Iterator[tuple[Title | str, float]]:
+        for part, room in places:
+            if isinstance(part, MosaicPart):
+                yield part.title, room
+            elif isinstance(part, GridPart | StacksPart):
+                yield from inside(part.rooms_of_parts())
+
+    yield plan.title, plan.width - 2 * MARGIN
+    yield from inside((part, room) for part, _, _, room in plan.places)
 
 
 def _has_heads(part: MosaicPart) -> bool:

@@ -4,7 +4,7 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -32,7 +32,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import Fonts, are_truetype
-from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, fit, font_of, most_within, text_width, wrap
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, fit, font_of, text_width, wrap
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
@@ -52,6 +52,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # special tokens: contrast 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 for large text
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
 _FRAME, _AREA = 0.5, "#b4b4b4"  # thickness of lines in points, and colour of areas
+_AS_DRAWN = 0.97  # measured / drawn width of bold letters
 _LONGEST_LINE = 400  # most characters of a title or a line of the foot
 
 
@@ -72,7 +73,7 @@ class Sheet(NotebookFigure):
         notices: messages for the user about the picture.
         zoom: scale of the picture relative to its layout, for letters, lines and cells alike.
         pixels: pixels for an inch of the layout.
-        title_size: font size of titles, in points.
+        title_size: font size of all titles, in points.
         heading: title of the PDF or SVG: the first title, not shortened.
     """
 
@@ -171,20 +172,15 @@ class Sheet(NotebookFigure):
     def title(self, x: float, y: float, title: Title | str, room: float) -> float:
         """Write the title of a picture in ``room`` inches, and return by how much its last line is below ``y``.
 
-        Where the inches are few, it is smaller, or has two lines. What is longer still is shortened.
+        Where the inches are few, it has two lines. What is longer still is shortened.
         """
         if not title:
             return 0.0
-        shorten, families = _shortening(title, self.fonts), self.fonts.families
+        shorten, families, size = _shortening(title, self.fonts), self.fonts.families, self.title_size
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
-        size = self.title_size
-        whole = text_width(longest, size, families, bold=True)
-        if whole > room + HAIR:  # smaller letters before shorter text
-            room *= 0.97  # they are drawn wider than measured
-            sizes = [BODY, *np.arange(size, BODY, -0.25)[::-1]]
-            ends = (0, whole * BODY / size), (len(sizes), whole)
-            size = sizes[most_within(room, lambda i: text_width(longest, sizes[i], families, bold=True), *ends)]
+        if text_width(longest, size, families, bold=True) > room + HAIR:
+            room *= _AS_DRAWN
 
         def fitted(shorten: Callable[[int], str]) -> str:
             return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
@@ -192,7 +188,7 @@ class Sheet(NotebookFigure):
         shown, lines = fitted(shorten), []
         if isinstance(title, str):
             lines = wrap(longest, room, size, families, bold=True)
-        elif title.texts and size == self.title_size == BODY and shown != longest:  # a narrow page
+        elif title.texts and shown != longest:
             parts = replace(title, texts=()), replace(title, head="", short="")
             lines = [fitted(_shortening(part, self.fonts)) for part in parts]
         if len(lines) == 2:
@@ -333,9 +329,17 @@ def _outline(text: str, size: float) -> Any:
     return path.transformed(Affine2D().translate(*-middle))
 
 
-def title_width(title: Title | str, fonts: Fonts) -> float:
-    """Return the width in inches of a title that is not shortened."""
-    return text_width(_shortening(title, fonts)(_LONGEST_LINE), TITLE, fonts.families, bold=True)
+def title_size(titles: Iterable[tuple[Title | str, float]], fonts: Fonts) -> float:
+    """Return the largest font size at which all titles have room; the least where one has not.
+
+    ``titles``: titles, each with the inches that it has.
+    """
+    size = TITLE
+    for title, room in titles:
+        longest = _shortening(title, fonts)(_LONGEST_LINE) if title else ""
+        while size > BODY and text_width(longest, size, fonts.families, bold=True) > _AS_DRAWN * room:
+            size -= 0.25
+    return size
 
 
 def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
@@ -343,7 +347,7 @@ def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
     shortened."""
     if isinstance(title, Title):
         return [""]
-    room = 0.97 * (width - 2 * MARGIN)  # letters are drawn a little wider than they measure
+    room = _AS_DRAWN * (width - 2 * MARGIN)
     return wrap(fonts.shown(title), room, BODY, fonts.families, bold=True)
 
 

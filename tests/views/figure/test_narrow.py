@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 from functools import cache
 
 import matplotlib
@@ -22,11 +23,12 @@ from mhaviz.pages.blocks import Column, Table, Title
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
-from mhaviz.views.figure.sheet import Sheet
+from mhaviz.views.figure.sheet import Sheet, title_size
 from mhaviz.views.figure.table import measure_table
-from mhaviz.views.measures import BODY
+from mhaviz.views.measures import BODY, TITLE
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
 
@@ -122,12 +124,30 @@ def test_a_title_has_a_line_for_its_words_before_they_are_cut():
     assert first.get_position()[1] < second.get_position()[1]
 
 
-def test_a_title_is_not_cut_where_smaller_letters_fit():
-    for n in range(8, 40):  # letters of some sizes are wider than their size says
-        sheet = Sheet(8, 1, 100)
-        longest = "self-attention: " + " ".join(["of"] * n)
-        sheet.title(0.25, 0.5, Title("self-attention", (("", Tokens(("of",) * n)),), "self"), 7.0)
-        assert (texts(sheet) == [longest]) == (text_width(longest, BODY, bold=True) < 0.97 * 7.0)
+def test_titles_have_the_size_that_the_longest_has_room_for():
+    words = [f"word{i}" for i in range(15)]
+    titles = [Title("self-attention", (("", Tokens(tuple(words[:n]))),), "self") for n in range(2, 10)]
+    longest = f"self-attention: {' '.join(words[:9])}"
+    for room in (5.5, 6.0, 7.0, 9.0):
+        size = title_size([(title, room) for title in titles], Fonts())
+        assert size in (BODY, TITLE) or text_width(longest, size + 0.25, bold=True) > 0.97 * room
+        sheet = Sheet(10, 1, 100, title_size=size)
+        sheet.title(0.25, 0.5, titles[-1], room)
+        assert texts(sheet) == [longest]
+
+
+def test_titles_have_one_size_and_do_not_widen_the_picture():
+    layer, words = RandomLayer(16, 1), "the cat sat on the mat"
+    alone, both = (attend(layer, sentences) for sentences in ([words], [words, "a b"]))
+    titled = {
+        text.get_fontsize() for text in figure_of(both).page.texts if text.get_text().startswith("self-attention")
+    }
+    assert len(titled) == 1
+    widths = [
+        figure_of(replace(alone, maps=tuple(replace(m, sentence=sentence) for m in alone.maps))).width
+        for sentence in (None, 10**20)
+    ]
+    assert len(set(widths)) == 1
 
 
 @pytest.mark.parametrize("width", [None, 3.3])
