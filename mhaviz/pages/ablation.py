@@ -48,7 +48,6 @@ def ablation_page(ablation: Ablation, order: Order = USUAL_EFFECTS) -> Page:
         Text(tuple(kind_text(kind, _subtitle(ablation, kind)) for kind in ablation.kinds), "subtitle"),
         ranking.plot(),
         *ranking.panels(scales),
-        *(Text((f"{m.name}: {m.meaning}",), "quiet") for m in ranking.others),
         *([Text(about, "quiet")] if about else []),
     )
     return Page(_lesson(ablation, ranking), blocks, ablation.source.footnote, reading)

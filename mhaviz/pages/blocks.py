@@ -294,7 +294,7 @@ class Matrices:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether each panel shows a different statistic of the heads, on a scale of its own beside its title."""
+        """Whether each panel shows a different statistic of the heads, with its scale beside its title."""
         return not self.scales
 
     @property

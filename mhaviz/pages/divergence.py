@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import Dot, Dots, Matrices, Table
 from mhaviz.pages.head_numbers import layers_by_heads
-from mhaviz.pages.panels import Scale, decimals_of
+from mhaviz.pages.panels import Panel, Scale, decimals_of
 from mhaviz.pages.words import bits_text, position_text
 from mhaviz.results.result import Source
 
@@ -45,8 +45,9 @@ def divergence_panels(kinds: Sequence[tuple[str, Sequence[int], NDArray[np.float
     top = max((float(np.nanmax(means, initial=0.0)) for *_, means in kinds), default=0.0)
     if not top:
         return []
-    scales = {_NAME: Scale(high=top, decimals=decimals_of(top), zeros=True)}
-    return [layers_by_heads(title, layers, {_NAME: means}, scales, _NAME) for title, layers, means in kinds]
+    scale = Scale(high=top, decimals=decimals_of(top), zeros=True)
+    panels = ((title, layers, Panel(_NAME, means.astype(np.float32), scale)) for title, layers, means in kinds)
+    return [layers_by_heads(title, layers, [panel]) for title, layers, panel in panels]
 
 
 def lesson(source: Source, first: str, n_heads: int) -> str:

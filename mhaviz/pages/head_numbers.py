@@ -45,6 +45,11 @@ class Measure:
     place: str = ""
 
     @property
+    def is_share(self) -> bool:
+        """Whether the number is a share, from 0 to 1; all shares are on one scale."""
+        return self.unit in ("weight", "share")
+
+    @property
     def described(self) -> str:
         """The meaning: "weight on the first token"."""
         return self.meaning or f"weight on {self.place}"
@@ -199,6 +204,7 @@ class Ranking:
         notes += [f"95 %: of the means of {REPLICATES:,} bootstrap replicates over {texts}"] * has_interval
         if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
             notes.append(f"±: standard deviation between {texts}")
+        notes += [f"{measure.name}: {_meaning(self.kinds, measure)}" for measure in self.others]
         return Table(columns, tuple(map(tuple, rows)), self.heading, notes="; ".join(notes))
 
     def plot(self) -> Dots | Table:
@@ -219,9 +225,10 @@ class Ranking:
     def panels(self, scales: Mapping[str, Scale]) -> Iterator[Matrices]:
         """Yield a block for each kind of attention, with a panel of layers × heads for each number that it has."""
         for kind in self.kinds:
-            means = {measure.name: kind.number(measure.name).mean for measure in known_measures([kind], self.measures)}
+            known = sorted(known_measures([kind], self.measures), key=lambda one: one.name != self.order.column)
             title = KIND_NAMES[kind.kind] if len(self.kinds) > 1 else ""
-            yield layers_by_heads(title, kind.layers, means, scales, self.order.column)
+            panels = [_panel(kind, measure, scales[measure.name]) for measure in known]
+            yield layers_by_heads(title, kind.layers, panels)
 
     def lesson(self, model: str) -> str:
         """Return the title, "minilm: 5 of 72 heads put most of their weight on the token before"."""
@@ -253,26 +260,30 @@ def _chance(kind: HeadsOfKind, measure: Measure) -> tuple[float, float] | None:
     return None if chance is None or not np.isfinite(chance).any() else (float(np.nanmean(chance)), math.nan)
 
 
+def _meaning(kinds: Sequence[HeadsOfKind], measure: Measure) -> str:
+    """Return what a number means, and what is expected by chance: "weight on the token before, 0.07 by chance"."""
+    chances = [getattr(kind.number(measure.name), "chance", np.zeros(0)) for kind in kinds]
+    known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
+    ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
+    return measure.described + (f", {' to '.join(ends)} by chance" if ends else "")
+
+
 def kind_text(kind: HeadsOfKind, about: str) -> str:
     """Return "self-attention: 72 heads, means over 1,000 sentences, 21,400 tokens"; ``about`` follows the heads."""
     return f"{KIND_NAMES[kind.kind]}: {counted(len(list(kind.heads())), 'head')}, {about}"
 
 
-def layers_by_heads(
-    title: str,
-    layers: Sequence[int],
-    numbers: Mapping[str, NDArray[np.float64]],
-    scales: Mapping[str, Scale],
-    first: str,
-) -> Matrices:
-    """Return a block with a panel for each number, (n_layers, n_heads), of one kind of attention.
+def _panel(kind: HeadsOfKind, measure: Measure, scale: Scale) -> Panel:
+    """Return the means of one number as a panel of layers × heads, with its meaning."""
+    mean, chance = kind.number(measure.name).mean.astype(np.float32), _chance(kind, measure)
+    at = math.nan if chance is None else chance[0]
+    return Panel(measure.name, mean, scale, note=_meaning([kind], measure), chance=at)
 
-    ``title``: see ``Matrices``; ``first``: the number that stands first.
-    """
-    names = sorted(numbers, key=lambda name: name != first)
-    panels = tuple(Panel(name, numbers[name].astype(np.float32), scales[name]) for name in names)
+
+def layers_by_heads(title: str, layers: Sequence[int], panels: Sequence[Panel]) -> Matrices:
+    """Return a block of panels of (n_layers, n_heads) of one kind of attention; ``title``: see ``Matrices``."""
     rows, columns = Axis.of(map(str, layers)), Axis.numbered(panels[0].values.shape[1])
-    return Matrices(title, panels, rows, columns, len(panels), _SIDES)
+    return Matrices(title, tuple(panels), rows, columns, len(panels), _SIDES)
 
 
 def reading_text(numbers: Sequence[NDArray[np.float64]], blank: str = "no such head") -> str:

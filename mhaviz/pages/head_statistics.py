@@ -39,7 +39,7 @@ USUAL_ORDER = Order(MEASURES[0].name)
 
 @shown(HeadStatistics, HEAD_SUFFIXES)
 def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER) -> Page:
-    """Return the page: the heads ranked by one statistic, and the means of all, each on its own scale."""
+    """Return the page: the heads ranked by one statistic, and the means of all."""
     s, scales, texts = statistics, measure_scales(statistics), f"{one_text(statistics.probe, statistics.is_recorded)}s"
     ranking = Ranking(s.kinds, order, MEASURES, texts)
     notes = counts_text(s), *_sink_texts(s), left_out_text(s.too_long), s.source.remark
@@ -48,7 +48,6 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
         Text(tuple(title(s, kind) for kind in s.kinds), "subtitle"),
         ranking.plot(),
         *ranking.panels(scales),
-        Text((_meanings(ranking),), "quiet"),
         Text(tuple(filter(None, notes)), "quiet"),
     )
     reading = reading_text([kind.entropy.mean for kind in s.kinds])
@@ -56,24 +55,15 @@ def head_statistics_page(statistics: HeadStatistics, order: Order = USUAL_ORDER)
 
 
 def measure_scales(statistics: HeadStatistics) -> dict[str, Scale]:
-    """Return the scale of each statistic, from 0 to the largest, which all kinds of attention share."""
+    """Return the scale of each statistic, which all kinds of attention share: from 0 to 1 for all shares, so that equal
+    shares have equal colours, and from 0 to the largest for the others, or to chance if it is larger."""
     ends = {}
     for measure in known_measures(statistics.kinds, MEASURES):
-        largest = max(float(np.nanmax(kind.number(measure.name).mean, initial=0.0)) for kind in statistics.kinds)
-        ends[measure.name] = Scale(high=largest or 1.0, decimals=measure.decimals, zeros=True)
+        numbers = [kind.number(measure.name) for kind in statistics.kinds]
+        largest = max(float(np.nanmax(one, initial=0.0)) for number in numbers for one in (number.mean, number.chance))
+        high = 1.0 if measure.is_share else largest or 1.0
+        ends[measure.name] = Scale(high=high, decimals=measure.decimals, zeros=True)
     return ends
-
-
-def _meanings(ranking: Ranking) -> str:
-    """Return what the other statistics mean: "previous: weight on the token before, 0.07 by chance"."""
-    texts = []
-    for measure in ranking.others:
-        chances = [kind.number(measure.name).chance for kind in ranking.kinds]
-        known = np.concatenate([chance[np.isfinite(chance)] for chance in chances])
-        ends = dict.fromkeys(measure.text(float(end)) for end in (known.min(), known.max())) if known.size else ()
-        by_chance = f", {' to '.join(ends)} by chance" if ends else ""
-        texts.append(f"{measure.name}: {measure.described}{by_chance}")
-    return "; ".join(texts)
 
 
 def _sink_texts(statistics: HeadStatistics) -> list[str]:

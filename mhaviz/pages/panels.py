@@ -136,6 +136,8 @@ class Panel:
         values: the matrix, (rows, columns); NaN: hidden.
         scale: its colour scale.
         aside: number after the title, where there is room for it.
+        note: meaning of the numbers, below the title in figures of numbers of heads; "": none.
+        chance: number expected by chance, marked at the scale in such figures; NaN: unknown.
         hidden: further cells that are hidden, bool, (rows, columns), as of a head, whose weights are not copied; None:
             none.
         queries: number of queries of each row, int64, (rows,), where cells of several rows and columns show sums of
@@ -150,6 +152,8 @@ class Panel:
     values: NDArray[np.float32]
     scale: Scale
     aside: str = ""
+    note: str = ""
+    chance: float = math.nan
     hidden: NDArray[np.bool_] | None = None
     queries: NDArray[np.int64] | None = None
     marks: NDArray[np.str_] | None = None

@@ -25,7 +25,9 @@ def test_each_number_has_a_scale_that_all_kinds_share(random_heads):
     for name in of_self:
         kinds = statistics.kinds if name in of_cross else statistics.kinds[:1]
         scale = of_self[name].scale
-        assert (scale.low, scale.high) == (0.0, max(kind.number(name).mean.max() for kind in kinds))
+        numbers = [one for kind in kinds for one in (kind.number(name).mean, kind.number(name).chance)]
+        is_share = name not in ("entropy", "distance")
+        assert (scale.low, scale.high) == (0.0, 1.0 if is_share else max(map(np.max, numbers)))
         assert name not in of_cross or of_cross[name].scale == scale
     np.testing.assert_array_equal(of_cross["first"].values, statistics.kinds[1].first.mean.astype(np.float32))
 
@@ -33,7 +35,7 @@ def test_each_number_has_a_scale_that_all_kinds_share(random_heads):
 def test_heads_that_look_nowhere_else_have_a_scale(random_heads):
     statistics = random_heads()
     (kind,) = statistics.kinds
-    zero = replace(kind.entropy, mean=np.zeros((2, 3)))
+    zero = replace(kind.entropy, mean=np.zeros((2, 3)), chance=np.zeros((2, 3)))
     (panels,) = parts(replace(statistics, kinds=(replace(kind, entropy=zero),)))
     assert panels["entropy"].scale.high == 1.0
 

@@ -8,13 +8,14 @@ import numpy as np
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.measuring import text_width
-from mhaviz.views.figure.sheet import QUIET, Sheet
+from mhaviz.views.figure.sheet import FAINT, QUIET, Sheet
 from mhaviz.views.measures import DRAWN_WIDER, SMALL, snap
 
 _LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of an upright bar
 _LEAST, _BESIDE_NAME = 0.85, 0.12  # inches: an upright bar with its numbers, and between two names
 _LYING, _HIGH, _LINE = 0.6, 0.08, 0.2  # inches: width and height of a lying bar, and of its line
 _APART, _BETWEEN = 0.06, 0.2  # inches between words, and between two lying bars
+_BEYOND, _MARK = 0.035, 1.2  # inches by which the mark of a number exceeds a bar on each side; its points
 
 
 def scale_width(scale: Scale, least: float = _LEAST) -> float:
@@ -69,8 +70,13 @@ def draw_lines(sheet: Sheet, x: float, y: float, room: float, bars: Sequence[Sca
             left += _BETWEEN
 
 
-def draw_lying(sheet: Sheet, right: float, bottom: float, scale: Scale, width: float, name: str) -> float:
-    """Draw a lying colour bar between the texts at its ends, up to ``right``; return where its line begins."""
+def draw_lying(
+    sheet: Sheet, right: float, bottom: float, scale: Scale, width: float, name: str, marked: float = math.nan
+) -> float:
+    """Draw a lying colour bar between the texts at its ends, up to ``right``; return where its line begins.
+
+    ``marked``: number with a line across the bar, such as chance level; NaN: none.
+    """
     low, high = scale.ends
     sheet.write(right, bottom, high, SMALL, align="right", vertical="bottom", colour=QUIET)
     right -= text_width(high, SMALL) * DRAWN_WIDER + _APART
@@ -78,6 +84,9 @@ def draw_lying(sheet: Sheet, right: float, bottom: float, scale: Scale, width: f
     gradient = np.array([[scale.value(share) for share in np.linspace(0, 1, 256)]], np.float32)
     sheet.image(*box, gradient, scale).set_label(f"scale of {name}")
     sheet.frames([box])
+    if not math.isnan(marked):
+        at = box[0] + width * min(max(float(scale.shares(np.array(marked, np.float32))), 0.0), 1.0)
+        sheet.ticks([(at, box[1] - _BEYOND, at, box[1] + _HIGH + _BEYOND)], FAINT, _MARK)
     right -= width + _APART
     sheet.write(right, bottom, low, SMALL, align="right", vertical="bottom", colour=QUIET)
     return right - text_width(low, SMALL) * DRAWN_WIDER

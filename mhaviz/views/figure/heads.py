@@ -34,16 +34,16 @@ from mhaviz.views.figure.mosaic import (
     thinned_places,
     write_sides,
 )
-from mhaviz.views.figure.number_grid import draw_ranges
+from mhaviz.views.figure.number_grid import draw_ranges, notes_below
 from mhaviz.views.figure.patches import patch_layout
-from mhaviz.views.figure.sheet import QUIET, Sheet
+from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales
 from mhaviz.views.style import LayoutStyle
 
 _TITLE, _SUBTITLE = 0.3, 0.16  # inches for the title of a mosaic, and for the line below it
-_BETWEEN, _OVER_TABLE, _CELL_LINE = 0.3, 0.2, 0.2  # inches: from a bar to a card, above a table, of the text on cells
+_BETWEEN, _OVER_TABLE, _OVER_LINES = 0.3, 0.2, 0.04  # inches: from a bar to a card, above a table, above text on cells
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
 _LEAST_CELL = 0.12  # least inches of a cell with a label
 _OF_HEADS = 0.7  # inches of an upright colour bar with its numbers beside heads
@@ -147,12 +147,19 @@ class MosaicPart:
     def height(self, room: float) -> float:
         """Return the height in inches."""
         above = self.above(room)
-        height = above + self.layout.height + (_CELL_LINE if self.text else 0.0)
+        n_below = len(self._below(room))
+        height = above + self.layout.height + _OVER_LINES * bool(n_below) + FOOT_LINE * n_below
         if self.table is None:
             return height
         if self.beside:
             return max(height, above + self.layout.tile(0)[1] + self.table.height(self.table.full_width))
         return height + _OVER_TABLE + self.table.height(self.width)
+
+    def _below(self, room: float) -> list[str]:
+        """Return the lines of text below the matrices."""
+        if self.block.are_numbers:
+            return notes_below(self.layout, self.panels, room)
+        return [self.text] * bool(self.text)
 
     @property
     def layouts(self) -> tuple[MosaicLayout, ...]:
@@ -205,8 +212,9 @@ class MosaicPart:
             self._write_ids(sheet, x, cells)
         left = self.draw_bars(sheet, x, cells, self.layout.tile_height)
         under = y + self.layout.height
-        if self.text:
-            sheet.write(x + self.layout.queries.room, under + _CELL_LINE / 2, self.text, SMALL, colour=QUIET)
+        left_of_lines = x if self.block.are_numbers else x + self.layout.queries.room
+        for i, line in enumerate(self._below(room)):
+            sheet.write(left_of_lines, under + _OVER_LINES / 2 + FOOT_LINE * (i + 0.5), line, SMALL, colour=QUIET)
         if self.table and self.beside:
             self.table.draw(sheet, left + _BETWEEN, cells, self.table.full_width)
         elif self.table:

@@ -7,7 +7,7 @@ from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.labels import every
 from mhaviz.pages.panels import Panel
 from mhaviz.views.figure.colour_bar import draw_lying
-from mhaviz.views.figure.measuring import text_width
+from mhaviz.views.figure.measuring import text_width, wrap
 from mhaviz.views.figure.mosaic import (
     GAP,
     LEAST_LABEL,
@@ -25,7 +25,8 @@ from mhaviz.views.style import Style
 
 _CELL, _SHAPE = 0.4, 1.1  # most inches of a cell; most height / width of all panels
 _LEAST = 1.2  # least inches of a panel
-_APART, _BAR = 0.06, 0.35  # inches: between words, and the bar between the ends of a scale
+_APART, _BAR, _MOST_BAR = 0.06, 0.35, 0.8  # inches: between words, and the bar between the ends of a scale
+_NOTE, _BEFORE_CELLS = 0.14, 0.04  # inches: a line of a note, and between the last and the cells
 
 
 def number_layout(block: Matrices, panels: Sequence[Panel], counts: Sequence[int], style: Style) -> MosaicLayout:
@@ -46,6 +47,10 @@ def number_layout(block: Matrices, panels: Sequence[Panel], counts: Sequence[int
     across = min(range(min(3, most), most + 1), key=lambda n: (sum(-count % n for count in counts), -n))
     width = max(math.floor(min((room / across - GAP) / len(columns), _CELL) * dpi), 1) / dpi
     rows_of_panels = -(-len(panels) // across)
+    gap = max(least - len(columns) * width, GAP)
+    pitch = len(columns) * width + gap - GAP
+    lines = max(len(_note_lines(panel, pitch)) for panel in panels) if _bar_width(pitch, panels) else 0
+    title = snap(TILE_TITLE + lines * _NOTE + _BEFORE_CELLS * bool(lines), dpi)
     high = (_SHAPE * (room + left) / rows_of_panels - TILE_TITLE - GAP) / len(rows)  # so that the page is not too long
     height = max(math.floor(min(width, high) * dpi), 1) / dpi
     size = label_size(min(width, height), LEAST_LABEL)
@@ -59,8 +64,9 @@ def number_layout(block: Matrices, panels: Sequence[Panel], counts: Sequence[int
         size,
         turned=False,
         value_size=values if values >= LEAST_LABEL else None,
-        gap=max(least - len(columns) * width, GAP),
+        gap=gap,
         names=block.names,
+        title=title,
         below=_APART,
     )
 
@@ -77,14 +83,41 @@ def _title_width(panel: Panel) -> float:
     return (text_width(panel.title, SMALL, bold=True) + numbers) * DRAWN_WIDER + 2 * _APART
 
 
+def _note_lines(panel: Panel, room: float) -> list[str]:
+    """Return the lines of the meaning of a panel's numbers, below its title."""
+    return wrap(panel.note, room / DRAWN_WIDER, SMALL) if panel.note else []
+
+
+def _bar_width(pitch: float, panels: Sequence[Panel]) -> float:
+    """Return the inches of the bars beside the titles of panels that begin ``pitch`` apart; 0: no room for bars."""
+    room = pitch - max(map(_title_width, panels)) - _APART
+    return min(room, _MOST_BAR) if room >= _BAR else 0.0
+
+
+def notes_below(layout: MosaicLayout, panels: Sequence[Panel], room: float) -> list[str]:
+    """Return the lines of what numbers mean below panels that have no room for it, "next: weight on …"."""
+    if _bar_width(layout.tile_width + layout.gap - GAP, panels):
+        return []
+    text = "; ".join(f"{panel.title}: {panel.note}" for panel in panels if panel.note)
+    return wrap(text, room / DRAWN_WIDER, SMALL) if text else []
+
+
 def draw_ranges(sheet: Sheet, x: float, y: float, layout: MosaicLayout, panels: Sequence[Panel]) -> None:
-    """Draw each panel's scale right of its title: its ends, and a bar if all fit; (x, y): the mosaic's corner."""
+    """Draw each panel's scale right of its title, and what its numbers mean below; (x, y): the mosaic's corner.
+
+    Where there is room, the scale is a bar with a line across it at chance level; else it is the ends alone, and
+    ``notes_below`` says what numbers mean.
+    """
     pitch = layout.tile_width + layout.gap - GAP
-    has_bars = pitch - max(map(_title_width, panels)) >= _BAR + _APART
+    bar = _bar_width(pitch, panels)
     for i, panel in enumerate(panels):
         left, top = layout.tile(i)
-        right, line = x + left + pitch, y + top - 0.04
-        if not has_bars:
+        right, line = x + left + pitch, y + top - layout.title + TILE_TITLE - 0.04
+        if not bar:
             sheet.write(right, line, panel.scale.range_text, SMALL, align="right", vertical="bottom", colour=QUIET)
             continue
-        draw_lying(sheet, right, line, panel.scale, _BAR, panel.title)
+        for number, text in enumerate(_note_lines(panel, pitch), 1):
+            sheet.write(
+                snap(x + left, sheet.pixels), line + number * _NOTE, text, SMALL, vertical="bottom", colour=QUIET
+            )
+        draw_lying(sheet, right, line, panel.scale, bar, panel.title, panel.chance)

@@ -274,10 +274,10 @@ class Sheet(NotebookFigure):
         """Fill the polygon with these corners, (points, 2)."""
         self.page.add_collection(PolyCollection([points], facecolors=_AREA, linewidths=0), autolim=False)
 
-    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str) -> None:
+    def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str, line: float = _FRAME) -> None:
         """Draw thin straight lines, (x, y, x, y), which end exactly at these points."""
         lines = [[(x0, y0), (x1, y1)] for x0, y0, x1, y1 in ends]
-        marks = LineCollection(lines, colors=colour, linewidths=_FRAME * self.zoom, capstyle="butt")
+        marks = LineCollection(lines, colors=colour, linewidths=line * self.zoom, capstyle="butt")
         self.page.add_collection(marks, autolim=False)
 
     def numbers(self, texts: Sequence[str], places: NDArray[np.float64], colours: Sequence[str], size: float) -> None:

@@ -1,5 +1,6 @@
 """Heads and other small matrices in the terminal, each as a grid of cells, as many side by side as fit."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -203,8 +204,11 @@ def panels_lines(
     yield replace(grid, panels=panels)
     yield from (ScaleBar(scale, scale.name) for scale in bars)
     if block.are_numbers:
-        ranges = ", ".join(f"{panel.title} {panel.scale.range_text}" for panel in panels)
-        yield Text(f"{'each on its own scale' if len(panels) > 1 else 'scale'}: {ranges}", DIM)
+        on = defaultdict[str, list[str]](list)
+        for panel in panels:
+            on[panel.scale.range_text].append(panel.title)
+        ranges = "; ".join(f"{ends} {', '.join(titles)}" for ends, titles in on.items())
+        yield Text(f"{'scales' if len(on) > 1 else 'scale'}: {ranges}", DIM)
     if left := len(grid.panels) - len(panels):
         yield more_text(counted(left, "panel"))
     yield Text()

@@ -4,6 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn import extents_inside, texts
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from shown import head_statistics_figure
 
 from mhaviz.inputs.probes import RandomRepeats
@@ -11,7 +13,7 @@ from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Page, Table
 from mhaviz.pages.head_statistics import head_statistics_page
 from mhaviz.results.head_statistics import STATISTICS
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.figure.sheet import ACCENT, INK
+from mhaviz.views.figure.sheet import ACCENT, FAINT, INK
 from mhaviz.views.showing import plot
 from mhaviz.views.style import Style
 
@@ -48,7 +50,6 @@ def test_a_panel_for_every_number(random_heads):
     for image in drawn:
         mean = statistics.kinds[0].number(image.get_label()).mean
         np.testing.assert_array_equal(image.get_array(), mean.astype(np.float32))
-        assert image.get_clim() == (0.0, pytest.approx(mean.max()))
 
 
 @pytest.mark.parametrize("heads", [2, 20])
@@ -58,17 +59,45 @@ def test_kinds_have_cells_of_one_size(random_heads, heads):
     assert max(widths) == pytest.approx(min(widths), rel=0.05)
 
 
-def test_each_title_has_its_own_scale(random_heads):
+def test_each_title_has_its_scale_with_chance_marked(random_heads):
+    """All shares are on one scale; entropy and distance have those of their units."""
     statistics = random_heads(6, 12)
     sheet = head_statistics_figure(statistics)
     (kind,) = statistics.kinds
     bars = {image.get_label(): image.get_clim() for image in sheet.page.images if image not in tiles(sheet)}
-    for name in KNOWN:
-        high = kind.number(name).mean.max()
+    marks = {tuple(line) for lines in lines_of(sheet, FAINT) for line in lines[:, :, 0].round(3).tolist()}
+    for image in sheet.page.images:
+        if (name := image.get_label().removeprefix("scale of ")) not in KNOWN or image in tiles(sheet):
+            continue
+        number = kind.number(name)
+        in_units = name in ("entropy", "distance")
+        high = max(number.mean.max(), number.chance.max()) if in_units else 1.0
         assert bars[f"scale of {name}"] == (0.0, pytest.approx(high))
         assert f"{high:.3g}" in texts(sheet)
+        left, right, *_ = image.get_extent()
+        at = left + (right - left) * np.nanmean(number.chance) / high
+        assert any(abs(x0 - at) < 0.002 and x0 == x1 for x0, x1 in marks), name
     narrow = texts(head_statistics_figure(statistics, Style(width=3.3)))
-    assert f"0–{kind.entropy.mean.max():.3g}" in narrow
+    assert f"0–{max(kind.entropy.mean.max(), kind.entropy.chance.max()):.3g}" in narrow
+
+
+def lines_of(sheet, colour):
+    """The ends of the straight lines of this colour, in inches."""
+    collections = (one for one in sheet.page.collections if isinstance(one, LineCollection))
+    return [np.array(one.get_segments()) for one in collections if to_hex(one.get_edgecolor()[0]) == colour]
+
+
+def test_what_numbers_mean_is_below_their_names(random_heads):
+    statistics = random_heads(6, 12)
+    sheet = head_statistics_figure(statistics)
+    places = {text.get_text(): text.get_position() for text in sheet.page.texts}
+    for text, (x, y) in places.items():
+        if text.startswith("how often the mean"):
+            left, top = places["sink"]
+            assert (x, y > top) == (left, True)
+            break
+    else:
+        pytest.fail("no meaning of sink")
 
 
 def test_numbers_where_they_fit(random_heads):
