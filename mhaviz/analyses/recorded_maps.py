@@ -1,7 +1,7 @@
 """Maps of a program's attentions, computed as these run, since their tensors are only valid during the call."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -118,7 +118,6 @@ class RecordedMaps:
         left_out = frozenset() if padding is None else frozenset((~padding.keys[0]).nonzero().flatten().tolist())
         seen = with_plain_mask(seen.without_padding())
         (queries,), (keys,) = seen.queries, seen.keys
-        _require_weighing(seen)
         longest = max(seen.call.shape[2:])
         if longest <= self._most and self._pooling.reduce is None:
             m = weight_map(seen, keep=self._keep)
@@ -181,7 +180,6 @@ class RecordedMaps:
 
     def _continue(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
         (queries,) = seen.queries
-        _require_weighing(seen)
         self._shorten(kept, first_query, not grows)
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]
@@ -222,27 +220,9 @@ def _arrays_of(x: object) -> Iterator[NDArray[Any]]:
             yield from _arrays_of(getattr(x, of_x.name))
 
 
-def _require_weighing(seen: SiteCall) -> None:
-    """Raise MhavizError if the softmax of a query that sees no key is NaN in the program: its output is.
-
-    The weights of such a query, computed here from its scores, are 0.
-    """
-    if seen.output is None or not (is_nan := seen.output[0].isnan().any(dim=-1)).any():
-        return
-    weighed = seen.call.weighed()
-    if weighed is not None:
-        _refuse((is_nan & ~weighed[0].any(dim=-1)).any(dim=-1), seen, ": a query sees no key")
-
-
 def _require_finite(weights: NDArray[np.float32], seen: SiteCall) -> None:
     """Raise MhavizError if a weight is NaN or infinity. Checking the weights is faster than checking their inputs."""
     if not math.isfinite(weights.sum()):  # shares of 1 never sum to infinity
-        _refuse([not np.isfinite(head).all() for head in weights], seen)
-
-
-def _refuse(is_broken: Iterable[Any], seen: SiteCall, why: str = "") -> None:
-    """Raise MhavizError, which names the heads, if a head is broken."""
-    broken = [head for head, is_so in zip(seen.heads, is_broken, strict=True) if is_so]
-    if broken:
-        which = heads_text(seen.site.layer, broken, len(seen.heads))
-        raise MhavizError(f"expected weights that are numbers, got NaN or infinity in {which}{why}")
+        places = np.flatnonzero(~np.isfinite(weights).all(axis=(1, 2)))
+        which = heads_text(seen.site.layer, [seen.heads[place] for place in places], len(weights))
+        raise MhavizError(f"expected weights that are numbers, got NaN or infinity in {which}")

@@ -651,7 +651,8 @@ class Recording(ContextDecorator):
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
                 weighing = _weighing_hidden(observed, place)
-                self._note_mask(site, name, one, weighing, f"of example {place}, " if batch_size > 1 else "")
+                nan = [] if observed.nan is None else observed.nan[place].nonzero().flatten().tolist()
+                self._note_mask(site, name, one, weighing, nan, f"of example {place}, " if batch_size > 1 else "")
             except MhavizError as error:
                 of = f", example {place}" if len(there) > 1 else ""
                 self._not_shown(site, f"{name}{of}: {error}")
@@ -663,8 +664,17 @@ class Recording(ContextDecorator):
             what = f"left out {listed_runs('key', keys)}: the mask hides them from all queries"
             drawn.masked.setdefault(what, []).append(f"{site.full_name}, pass {site.pass_number}")
 
-    def _note_mask(self, site: ObservedSite, name: str, seen: SiteCall, weighing: Sequence[int], example: str) -> None:
-        """Note which tokens of an example are left out because of a mask, and which queries have weight despite it."""
+    def _note_mask(
+        self,
+        site: ObservedSite,
+        name: str,
+        seen: SiteCall,
+        weighing: Sequence[int],
+        nan: Sequence[int],
+        example: str,
+    ) -> None:
+        """Note which tokens of an example are left out because of a mask, which queries have weight despite it, and the
+        softmax of which is NaN because of it."""
         masked = self._drawn[site.number, self._options.passes.keeps(site.pass_number)].masked
         if seen.padding is not None and not bool(seen.padding.keys.all()):
             left_out = (~seen.padding.keys[0]).nonzero().flatten().tolist()
@@ -678,6 +688,7 @@ class Recording(ContextDecorator):
             why = "the mask hides them from all queries"
             masked.setdefault(f"{example}left out {what}: {why}", []).append(name)
             weighing = [query for query in weighing if bool(seen.padding.queries[0, query])]
+            nan = [query for query in nan if bool(seen.padding.queries[0, query])]
         if seen.site.kind == "cross" and seen.padding is not None and not bool(seen.padding.queries[0].all()):
             queries = (~seen.padding.queries[0]).nonzero().flatten().tolist()
             why = "padding, as the mask of their self-attention tells"
@@ -687,6 +698,10 @@ class Recording(ContextDecorator):
             what = f"{listed_runs('query', weighing)} weigh{'s' * (len(weighing) == 1)} keys that the mask hides from"
             what += " it" if len(weighing) == 1 else " them"
             masked.setdefault(f"{example}{what}", []).append(name)
+        if nan:
+            which = listed_runs("query", [site.first_query + query for query in nan])
+            sees = "it sees no key" if len(nan) == 1 else "they see no key"
+            masked.setdefault(f"{example}the softmax of {which} is NaN, as {sees}; drawn as 0", []).append(name)
 
     def _visit(self, seen: SiteCall) -> None:
         assert self._on_attention is not None
@@ -847,8 +862,11 @@ class Recording(ContextDecorator):
             n_sites = len(self._sites.all)
             names = ", ".join(self.modules[:3]) + ", …" * (n_sites > 3)
             which = f"{counted(n_sites, 'attention')} ({names})"
-            why = self._what_is_not_there() or next(iter(self._watch.missed), "")
-            return f"{seen}{which}, and none that was asked for{': ' if why else ''}{why}"
+            # Why an attention that has run is not drawn says more than what is noted on how it was read.
+            reasons = (*self._reasons.values(), *self._watch.missed)
+            absent = self._what_is_not_there()
+            why, asked = absent or next(iter(reasons), ""), "drawn" if self._reasons and not absent else "asked for"
+            return f"{seen}{which}, and none that was {asked}{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked
         missed = next(
             iter(self._watch.missed), f"no softmax of queries times keys was seen to be multiplied by values{forked}"
@@ -862,7 +880,7 @@ class Recording(ContextDecorator):
             return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
         last = self._most_passes - 1
         if not options.passes.begins_by(last):
-            return f"{parameter('passes')}: expected some of 0 to {last:,}"
+            return f"{parameter('passes')}: expected {f'some of 0 to {last:,}' if last else 'the only pass, 0'}"
         most = max(self._batch_sizes, default=0)
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"

@@ -145,7 +145,7 @@ class SiteCall:
             return self
         rows, columns = (one[0].nonzero().flatten().tolist() for one in (self.padding.queries, self.padding.keys))
         if not (rows and columns):
-            raise MhavizError("expected tokens, got only padding")
+            raise MhavizError("expected tokens, got only padding: the mask hides every key from every query")
         call = self.call
         if isinstance(call, AttentionWeights):  # ``part`` would spread rounding errors over the keys that remain
             call = call.arranged(lambda x: x[:, :, rows][..., columns])

@@ -2,8 +2,7 @@
 
 PyTorch takes the fast path in inference, but not while a mode is active. Without it, the last digits of a layer's
 output differ, and so does its output for padding, which is 0 on the fast path. So such a layer runs as in the program,
-and once more to be observed. The softmax of a query that sees no key is NaN on the fast path alone; then the layer is
-not shown.
+and once more to be observed. The softmax of a query that sees no key is NaN on the fast path alone, which is said.
 """
 
 import threading
@@ -16,16 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
-from mhaviz.errors import MhavizError
 from mhaviz.observe.handlers import VisitorError, below_modes, one_line, unseen
 from mhaviz.observe.replacing import replaced
 
 LAYERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 """Layers that have a fast path."""
 
-_IS_NAN = (
-    "it is NaN on PyTorch's fast path alone, as where a query sees no key; "
-    "torch.backends.mha.set_fastpath_enabled(False) computes it without"
+_ALONE_NAN = (
+    "its output is NaN on PyTorch's fast path, as where a query sees no key; drawn is what it computes without, where "
+    "such a query weighs nothing"
 )
 
 _local = threading.local()
@@ -64,15 +62,15 @@ def _beside(
             with torch._C.DisableTorchFunction():
                 result = forward(module, *args, **kwargs)
             try:
-                with unseen(), _without_fast_path(), _same_random_numbers(module):
-                    if _has_nan(result) and not _has_nan(forward(module, *args, **kwargs)):
-                        raise MhavizError(_IS_NAN)
                 with torch.no_grad(), below_modes(), _same_random_numbers(module):
-                    on_result(result, forward(module, *args, **kwargs))
+                    observed = forward(module, *args, **kwargs)
+                    on_result(result, observed)
+                with unseen():
+                    is_nan = _has_nan(result) and not _has_nan(observed)
+                if is_nan:
+                    miss(f"{type(module).__name__}: {_ALONE_NAN}")
             except VisitorError:
                 raise
-            except MhavizError as error:
-                miss(f"{type(module).__name__}: not shown, {error}")
             except Exception as error:
                 miss(f"{type(module).__name__}: not shown, {one_line(error)}")
         finally:
@@ -84,17 +82,7 @@ def _beside(
 
 def _has_nan(result: Tensor | tuple[Tensor, Tensor | None]) -> bool:
     output = result if isinstance(result, Tensor) else result[0]
-    return bool(output.isnan().any())
-
-
-@contextmanager
-def _without_fast_path() -> Iterator[None]:
-    is_enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(is_enabled)
+    return bool((output.values() if output.is_nested else output).isnan().any())
 
 
 def _may_be_fast(module: nn.Module, given: Sequence[Any], is_ours: Callable[[Any], bool]) -> bool:

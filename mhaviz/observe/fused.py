@@ -1,7 +1,6 @@
 """Read the inputs of PyTorch's own attention functions, whose fused kernels never return weights."""
 
 import inspect
-import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.errors import MhavizError
 from mhaviz.observe.handlers import Done, Handler, guarded, safely, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import calls_followed
@@ -73,7 +71,7 @@ class Fused:
         """Return the handler of each function that is observed."""
         return {SDPA: guarded(self._sdpa, self._on_error), MULTI_HEAD: self._multi_head}
 
-    def _sdpa(self, done: Done, within: Sequence[Tensor] = (), drops: bool = False) -> None:
+    def _sdpa(self, done: Done, within: Sequence[Tensor] = (), drops: bool = False, nan: Tensor | None = None) -> None:
         """Show a call of SDPA.
 
         Args:
@@ -81,13 +79,14 @@ class Fused:
             within: the queries, keys and values of the PyTorch layer that made the call, and has projected its output
                 by now.
             drops: whether that layer drops weights.
+            nan: see ``ObservedCall``.
         """
         dropout, given = done.argument(4), done.args[:3]
 
         def read(place: str) -> ObservedCall:
             zero = None if dropout or within else zero_in_output(done.result)
             call = call_of_sdpa(*done.args, **done.kwargs)
-            return ObservedCall(call, None if dropout else done.result, drops or bool(dropout), zero=zero)
+            return ObservedCall(call, None if dropout else done.result, drops or bool(dropout), zero=zero, nan=nan)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 
@@ -106,7 +105,7 @@ class Fused:
     def _show_multi_head(self, calls: list[Done], done: Done) -> None:
         given = _MULTI_HEAD_SIGNATURE.bind(*done.args, **done.kwargs)
         tensors = query, key, _ = [given.arguments[name] for name in ("query", "key", "value")]
-        drops = bool(given.arguments["dropout_p"] and given.arguments.get("training", True))
+        drops, nan = bool(given.arguments["dropout_p"] and given.arguments.get("training", True)), None
         if not calls:
             if self._is_passed_over((query, key), query.shape[0], key.shape[0]):
                 return
@@ -114,30 +113,10 @@ class Fused:
             given.arguments |= {"need_weights": False, "is_causal": False, "training": False, "dropout_p": 0.0}
             with unseen(), _sdpa_followed(calls):
                 MULTI_HEAD(*given.args, **given.kwargs)
-                calls = [one._replace(result=_nan_as_in(one.result, done.result[0], drops)) for one in calls]
+                # SDPA returns 0 for a query that sees no key, where the softmax of a layer that returns weights is NaN.
+                nan = done.result[0].isnan().any(dim=-1).reshape(query.shape[0], -1).T  # batch_size q_length
         for one in calls:
-            self._sdpa(one._replace(result=None) if drops else one, tensors, drops)
-
-
-def _nan_as_in(output: Tensor, returned: Tensor, drops: bool) -> Tensor:
-    """Return the output of SDPA with NaN for the queries that are NaN in what the layer has returned.
-
-    SDPA returns 0 for a query that sees no key, and the softmax of a layer that returns its weights NaN.
-
-    Args:
-        output: (batch_size, n_heads, q_length, d_value).
-        returned: (q_length, batch_size, d_model), or without batch_size.
-        drops: whether the layer drops weights, so that its output is not known.
-
-    Raises:
-        MhavizError: there is NaN, and the layer drops weights.
-    """
-    is_nan = returned.isnan().any(dim=-1)
-    if not is_nan.any():
-        return output
-    if drops:
-        raise MhavizError("expected an output of numbers, got NaN")
-    return output.masked_fill(is_nan.reshape(len(returned), -1).T[:, None, :, None], math.nan)
+            self._sdpa(one._replace(result=None) if drops else one, tensors, drops, nan)
 
 
 _MULTI_HEAD_SIGNATURE = inspect.signature(MULTI_HEAD)

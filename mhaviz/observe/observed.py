@@ -45,6 +45,8 @@ class ObservedCall:
         zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
         weighted: for weights that the program computes itself, returns their product with values; only valid during the
             call. None, or a result of None: not known.
+        nan: bool, (batch_size, q_length), True for queries whose softmax is NaN in the program, as they see no key, and
+            whose weights in the call are 0; None: none.
         order: roles of the program's own axes.
         place: where in the program it ran.
     """
@@ -56,6 +58,7 @@ class ObservedCall:
     are_fixed: tuple[bool | None, bool | None] = False, False
     zero: Zero | None = None
     weighted: Callable[[], WeightedValues | None] | None = None
+    nan: Tensor | None = None
     order: Order = NO_ORDER
     place: Place = Place()  # noqa: RUF009
 
@@ -122,12 +125,17 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
     Args:
         A: weights.
         order: roles of their axes.
-        visible: bool, of their shape: True where the softmax's score was not masked; None: not known.
+        visible: bool, of their shape: True where the softmax's score was not masked; None: not known. NaN of queries
+            that see no key becomes 0.
         is_changed: whether the program has changed the weights since the softmax.
 
     Raises:
         MhavizError: some weights are negative.
     """
+    nan = None
+    if visible is not None and bool(A.isnan().any()):
+        is_nan = (A.isnan() & ~visible).all(dim=-1, keepdim=True)
+        A, nan = A.masked_fill(is_nan, 0.0), order.arrange(is_nan.expand_as(A))[..., 0].any(dim=1)
     if bool((least := A.amin()) < 0):
         raise MhavizError(
             f"multiplies its values by negative weights, down to {float(least):.3g}, which no map of weights can show"
@@ -137,7 +145,7 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
     sums = A.sum(dim=-1, dtype=torch.float32)
     leaves_some = not is_changed and bool(((sums < 1 - _ROUNDING) & (sums > _ROUNDING)).any())
     call = AttentionWeights(A, has_sink=leaves_some, seen=visible).arranged(order.arrange)
-    return ObservedCall(call, order=order)
+    return ObservedCall(call, nan=nan, order=order)
 
 
 def _has_hidden(A: Tensor, visible: Tensor) -> bool:

@@ -225,7 +225,7 @@ class Sites:
         if now is None:
             now = _Pass()
             self._passes.pop(0, None)  # outside of modules, a pass ends where another begins
-        elif self._passes and place.forward < next(reversed(self._passes)):
+        elif self._passes and 0 < place.forward < next(reversed(self._passes)):
             self._miss("forward passes run at once in several threads: maps of one number may be of different passes")
         self._passes[place.forward] = now
         if len(self._passes) > MOST_PASSES:

@@ -93,20 +93,33 @@ def test_a_blind_query_of_torchs_layer(need_weights):
 
 
 @pytest.mark.parametrize("how", ["weights", "weights of a batch", "dropout", "fast path", "output"])
-def test_a_softmax_that_is_nan_is_no_row_of_zeros(how):
+def test_a_softmax_that_is_nan_is_said(how):
     """A query sees no key: PyTorch's layer makes NaN of it where it returns weights, and on its fast path."""
     layer = nn.MultiheadAttention(16, 2, dropout=0.1, batch_first=True).train(how == "dropout")
     x, mask = torch.randn(2 if how.endswith("batch") else 1, T, 16), BLIND
     with torch.set_grad_enabled(how != "fast path"), mhaviz.record(layer, examples="all") as recording:
         output, _ = layer(x, x, x, attn_mask=mask, need_weights=how.startswith("weights") or how == "dropout")
-    if how == "output":
-        (m,) = recording.attention
-        assert not output.isnan().any()
+    assert output[:, 5].isnan().all() == (how != "output")
+    assert not output[:, :5].isnan().any()
+    for m in recording.attention:
         assert not m.weights[:, 5].any()
-    else:
-        assert output[:, 5].isnan().all()
-        with pytest.raises(MhavizError, match=r"got NaN|it is NaN on PyTorch's fast path"):
-            _ = recording.attention
+        np.testing.assert_allclose(m.weights.sum(-1)[:, :5], 1, atol=CLOSE)
+    said = {"output": 0, "weights of a batch": 2}.get(how, 1)
+    assert sum("NaN" in line for line in recording.notices) == said
+    if how in ("weights", "dropout"):
+        assert "the softmax of query 5 is NaN, as it sees no key; drawn as 0" in "".join(recording.notices)
+
+
+def test_the_nan_of_a_softmax_by_hand_is_that_of_a_layer():
+    with mhaviz.record() as recording:
+        by_hand(*tensors(), torch.where(BLIND, -torch.inf, 0.0))
+    (m,) = recording.attention
+    assert not m.weights[:, 5].any()
+    assert "the softmax of query 5 is NaN, as it sees no key; drawn as 0" in "".join(recording.notices)
+    with mhaviz.record() as recording:
+        by_hand(*tensors(), torch.where(BLIND, torch.nan, 0.0))
+    with pytest.raises(MhavizError, match="got NaN or infinity in all heads"):
+        _ = recording.attention
 
 
 def test_an_example_alone_says_which_it_is():

@@ -390,6 +390,14 @@ def test_passes_that_run_at_once_are_told_apart(gpt):
     ]
 
 
+def test_a_call_outside_of_modules_is_no_thread_of_its_own():
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True), torch.randn(1, 6, 16)
+    with mhaviz.record() as recording:
+        layer(x, x, x)
+        torch.nn.functional.scaled_dot_product_attention(*torch.randn(3, 1, 2, 6, 8))
+    assert not recording.notices
+
+
 def test_two_recordings_see_the_same(gpt):
     layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
     x = torch.randn(2, 5, 16)
