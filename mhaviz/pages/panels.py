@@ -34,8 +34,13 @@ def end_of_scale(several: Sequence[NDArray[np.float32]]) -> float:
     end = float(np.quantile(sizes, 1 - _BEYOND) if sizes.size > _MANY else sizes.max(initial=0.0))
     if not end:
         return 1.0
-    step = 10.0 ** (math.floor(math.log10(end)) - 1)  # two digits, rounded up
-    return float(f"{math.ceil(end / step - 1e-6) * step:.2g}")
+    return rounded_up(end)
+
+
+def rounded_up(number: float) -> float:
+    """Return a number above 0 rounded up to two digits."""
+    step = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / step - 1e-6) * step:.2g}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Scale:
         low, high: numbers of the first and the last colour.
         decimals: decimals of the numbers in the cells.
         log: logarithmic, so that equal factors are equal steps of colour. Numbers below ``low`` have the first colour.
+        ratios: logarithmic, with 1 in the middle: from 1 / ``high`` to ``high``.
         signed: write the sign of numbers above 0, too.
         zeros: write numbers that round to 0, too, as for statistics; many cells of 0.00 would clutter maps of weights.
         name: name of the numbers; if given, a colour bar stands beside the first panels with this scale.
@@ -59,6 +65,7 @@ class Scale:
     high: float = 1.0
     decimals: int = 2
     log: bool = False
+    ratios: bool = False
     signed: bool = False
     zeros: bool = False
     name: str = ""
@@ -72,15 +79,21 @@ class Scale:
         largest = float(np.nanmax(np.abs(values), initial=1e-6))
         return cls(DIVERGING, -largest, largest, decimals=1, name=name)
 
+    @classmethod
+    def around_one(cls, colormap: str, largest: float, name: str = "") -> "Scale":
+        """Return a scale of ratios with 1 in the middle, from 1 / ``largest`` to ``largest``."""
+        return cls(colormap, 1 / largest, largest, log=True, ratios=True, name=name)
+
     @property
-    def has_two_signs(self) -> bool:
-        """Whether 0 lies inside the scale."""
-        return self.low < 0 < self.high
+    def diverges(self) -> bool:
+        """Whether colours diverge from a neutral number inside the scale: 1 of ratios, 0 of numbers of two signs."""
+        return self.ratios or self.low < 0 < self.high
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Texts at the ends of a colour bar: "0" and "2.51", or "≥ 2.51" where some numbers lie above."""
-        return f"{'≤ ' * self.below}{short(self.low)}", f"{'≥ ' * self.above}{short(self.high)}"
+        """Texts at the ends of a colour bar: "0" and "2.51", or "≥ 2.51" if some lie above; of ratios "1/8" and "8"."""
+        low, high = f"1/{short(self.high)}" if self.ratios else short(self.low), short(self.high)
+        return f"{'≤ ' * self.below}{low}", f"{'≥ ' * self.above}{high}"
 
     @property
     def range_text(self) -> str:
@@ -90,7 +103,7 @@ class Scale:
     def coloured(self, colormap: str) -> "Scale":
         """Return the scale with another colormap. Ink replaces neither a diverging colormap nor the film over an
         image."""
-        keeps = colormap == INK and (self.has_two_signs or self.colormap == FILM)
+        keeps = colormap == INK and (self.diverges or self.colormap == FILM)
         return self if keeps else replace(self, colormap=colormap)
 
     def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ class Quantity:
         is_distribution: whether the numbers of a row of all keys sum to 1, so that rows can be compared.
         reduction: "mass": the sum over the keys of a cell, averaged over its queries, so that a row of all keys still
             sums to 1; "max": the largest single number in the cell.
+        is_ratio: whether the numbers are ratios, of which 1 is neutral, as 0 is of changes.
         of_all_heads: whether there is one matrix for each layer, not for each head.
         through_layers: whether it covers a layer and all layers before it.
         is_signed: whether the numbers are changes of the quantity, which may be negative.
@@ -33,6 +34,7 @@ class Quantity:
     title_prefix: str = ""
     remark: str = ""
     is_distribution: bool = True
+    is_ratio: bool = False
     of_all_heads: bool = False
     through_layers: bool = False
     is_signed: bool = False
@@ -82,6 +84,7 @@ UNIFORM = Quantity(
     title_prefix="× uniform, ",
     remark="ratio: weight × number of keys that the query sees, 1 where it gives all of them the same",
     is_distribution=False,
+    is_ratio=True,
 )
 """Ratio of a weight to that of uniform attention: A_ij · n_i, where query i sees n_i keys. The first rows of a masked
 map have large weights only because they have few keys; their ratios can be compared with those of other rows."""

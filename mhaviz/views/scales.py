@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves
 from mhaviz.pages.numbers import short
-from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of, group_scale
+from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.results.attention import AttentionMap
@@ -95,6 +95,20 @@ def change_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
     return Scale(style.diverging, -largest, largest, decimals_of(largest), signed=True)
 
 
+def ratio_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
+    """Return the scale that maps of ratios share, with 1 in its middle. Its first colour is that of a ratio of 0, too.
+
+    Raises:
+        ArgumentError: ``vmax`` is not above 1.
+    """
+    if style.vmax is not None and style.vmax <= 1:
+        raise ArgumentError(
+            f"{parameter('vmax')}: expected more than 1, which is the middle of a scale of ratios, got {style.vmax:g}"
+        )
+    largest = max(*map(_largest, maps), math.sqrt(_LEAST_RANGE))
+    return Scale.around_one(style.diverging, style.vmax or rounded_up(largest))
+
+
 def weight_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
     """Return the scale that all these maps share."""
     if not style.log:
@@ -121,14 +135,25 @@ def _of_maps(
         drawn.setdefault(group_scale(m), []).append(_without_missing(_drawn(m, cells.get(id(m)))))
     scales = {}
     for group, alike in drawn.items():
-        scale = change_scale(style, alike) if alike[0].quantity.is_signed else weight_scale(style, alike)
+        scale = _scale_of(alike[0])(style, alike)
         scales[group] = replace(scale, name=_name(alike[0]) + ", log" * scale.log)
     return scales, drawn
 
 
+def _scale_of(m: AttentionMap) -> Callable[[Style, Sequence[AttentionMap]], Scale]:
+    """Return the function for the scale of maps like this one. Sums of ratios have no neutral number."""
+    if m.quantity.is_signed:
+        return change_scale
+    return ratio_scale if m.quantity.is_ratio and not _are_sums(m) else weight_scale
+
+
+def _are_sums(m: AttentionMap) -> bool:
+    return m.is_pooled and m.quantity.reduction == "mass"
+
+
 def _drawn(m: AttentionMap, cells: tuple[int, int] | None) -> AttentionMap:
     """Return the map in these cells if their numbers are sums, which differ from those of smaller cells."""
-    return pool_map(m, *cells) if cells and m.is_pooled and m.quantity.reduction == "mass" else m
+    return pool_map(m, *cells) if cells and _are_sums(m) else m
 
 
 def _without_missing(m: AttentionMap) -> AttentionMap:
@@ -147,12 +172,12 @@ def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style
     ``named``: scales of the maps of the page, by the name of their numbers.
     """
     wanted = dict.fromkeys(panel.scale for panel in panels)
-    signs = {scale.has_two_signs for scale in wanted}
+    signs = {scale.diverges for scale in wanted}
 
     def drawn(scale: Scale) -> Scale:
         if scale.name in named:
             return named[scale.name]
-        keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.has_two_signs)
+        keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.diverges)
         is_film = scale.colormap == FILM
         if style.vmax is not None and (scale.name == WEIGHT or is_film):
             if style.vmax <= scale.low:

@@ -79,14 +79,16 @@ export class Colours {
    *   largest; ends: their texts
    */
   range(scale) {
+    const { low, high, ends } = scale;
+    if (scale.ratios) return { low, high, ends, log: true, perRow: false }; // with 1 in the middle
     const mode = this.#state.values.scale;
     if (mode === "rows") {
-      const low = scale.signed ? -1 : 0;
-      return { low, high: 1, ends: [short(low), "largest of its row"], log: false, perRow: true };
+      const least = scale.signed ? -1 : 0;
+      return { low: least, high: 1, ends: [short(least), "largest of its row"], log: false, perRow: true };
     }
     if (mode === "log" && !scale.signed)
       return { low: scale.logLow, high: scale.logHigh, ends: scale.logEnds, log: true, perRow: false };
-    return { low: scale.low, high: scale.high, ends: scale.ends, log: false, perRow: false };
+    return { low, high, ends, log: false, perRow: false };
   }
 
   /**
@@ -107,7 +109,7 @@ export class Colours {
    * Return a colour by its place in the palette, independent of the scale of weights.
    *
    * @param {number} share 0 to 1; signed: −1 to 1
-   * @param {boolean} signed
+   * @param {boolean} signed of the palette whose middle is neutral
    * @returns {number[]} red, green, blue
    */
   shade(share, signed = false) {
@@ -156,7 +158,7 @@ export class Colours {
   }
 
   #palette(scale) {
-    const palettes = scale.signed ? this.#palettes.changes : this.#palettes.weights;
+    const palettes = scale.signed || scale.ratios ? this.#palettes.changes : this.#palettes.weights;
     return this.dark ? palettes.dark : palettes.light;
   }
 

@@ -150,7 +150,8 @@ export function drawBar(context, colours, scale, { x, y, width }) {
   const steps = Math.max(Math.round(width), 1);
   for (let step = 0; step < steps; step++) {
     const share = (step + 0.5) / steps;
-    context.fillStyle = `rgb(${colours.shade(scale.signed ? 2 * share - 1 : share, scale.signed).join(" ")})`;
+    const diverges = scale.signed || scale.ratios;
+    context.fillStyle = `rgb(${colours.shade(diverges ? 2 * share - 1 : share, diverges).join(" ")})`;
     context.fillRect(x + (step * width) / steps, y, width / steps + 0.5, height);
   }
   context.strokeStyle = colours.quiet;

@@ -228,6 +228,7 @@ class Controls {
     const onchange = () => state.set({ special: this.special.checked });
     this.special = make("input", { type: "checkbox", onchange });
     const special = make("label", {}, this.special, " show special tokens");
+    this.scale.element.hidden = contents.scales.every((scale) => scale.ratios); // which have but this scale
     const choices = [this.pass, this.sentence, this.map, this.head, this.part, this.scale];
     this.ofMaps = [...choices.map((choice) => choice.element), special];
     const ask = { type: "button", title: "help: all keys", onclick: () => page.help.showModal() };

@@ -18,6 +18,15 @@ def test_colours_are_matplotlibs(name):
     assert np.abs(colours(values, Scale(name, -2, 2)).astype(int) - expected).max() <= 1
 
 
+def test_ratios_have_the_colours_of_their_logarithms():
+    """1 is in the middle, equal factors are equally far from it, and 0 has the first colour."""
+    numbers = np.array([1, 2, 0.5, 8, 1 / 8, 0, 100], np.float32)
+    places = [0.5, 2 / 3, 1 / 3, 1, 0, 0, 1]
+    expected = np.round(matplotlib.colormaps["RdBu_r"](places)[:, :3] * 255)
+    assert np.abs(colours(numbers, Scale.around_one("RdBu_r", 8)).astype(int) - expected).max() <= 3
+    assert colours(numbers, Scale.around_one("RdBu_r", 8))[0].min() > 240
+
+
 def test_ink_is_paper_at_zero_and_dark_at_one():
     assert colours(np.array([0, 1], np.float32), Scale()).tolist() == [[255, 255, 255], [18, 29, 65]]
 

@@ -12,12 +12,13 @@ from shown import heatmap_figure, heatmap_view
 
 from mhaviz.analyses.difference import compare
 from mhaviz.analyses.scaling import compare_scaling
+from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import matrices
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
-from mhaviz.results.quantity import NORM
+from mhaviz.results.quantity import NORM, UNIFORM
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
@@ -59,6 +60,10 @@ def test_of_many_heads_a_page_has_the_scale_of_their_weights_and_not_of_its_thum
     assert (painted.high, painted.ends) == (scale["high"], scale["ends"])
 
 
+def ratios(*rows):
+    return attention_of(replace(made_map("ab", "ab", np.float32([rows])), quantity=UNIFORM))
+
+
 def changed(*values):
     """The difference of weights that are 0.5 everywhere, and those with these changes."""
     halves = np.full((1, 2, 2), 0.5, np.float32)
@@ -76,8 +81,11 @@ def changed(*values):
         (changed(0.25, 0.1), Style(vmax=0.12), ("≤ -0.12", "≥ 0.12")),
         (changed(0.00123, 0), Style(), ("-0.00123", "0.00123")),
         (attention_of(replace(made_map("a", "ab", np.float32([[[1234, 3]]])), quantity=NORM)), Style(), ("0", "1230")),
+        (ratios([4.0, 0.5], [1, 0]), Style(), ("≤ 1/4", "4")),
+        (ratios([1.02, 0.98], [1, 1]), Style(), ("1/2", "2")),
+        (ratios([4.0, 0.5], [1, 1]), Style(vmax=3), ("1/3", "≥ 3")),
     ],
-    ids=["digits", "above", "log", "changes", "small changes", "norms"],
+    ids=["digits", "above", "log", "changes", "small changes", "norms", "ratios", "equal ratios", "ratios above"],
 )
 def test_three_media_write_the_same_ends(show, result, style, ends):
     low, high = ends
@@ -97,6 +105,11 @@ def test_numbers_in_the_cells_of_a_page_have_the_decimals_of_a_figure():
     numbers = {one.number for one in figure_of(d).page.collections if hasattr(one, "number")}
     assert numbers == {"+0.0012", "-0.0012", "+0.0004", "-0.0004"}
     assert image.get_clim()[1] == scale["high"]
+
+
+def test_ratios_end_above_1():
+    with pytest.raises(ArgumentError, match=r"expected more than 1, .* got 0\.5"):
+        heatmap_figure(ratios([4.0, 0.5], [1, 0]), Style(vmax=0.5))
 
 
 def test_missing_numbers_are_on_no_scale():

@@ -226,7 +226,7 @@ def _contents(
     families = _families([m for *_, (_, m) in maps if not m.quantity.of_all_heads])
     writer = _Writer(size, families, [m for parts in maps for _, m in parts], style)
     described = [writer.map(parts) for parts in maps]
-    are_changes = any(m.quantity.is_signed for *_, (_, m) in maps)
+    are_changes = any(m.quantity.is_signed or m.quantity.is_ratio for *_, (_, m) in maps)
     weights, changes = (INK, style.diverging) if are_changes else (style.cmap, DIVERGING)
     if "numbers" not in about:
         means = [numbers_of_map(m) for *_, (_, m) in maps]
@@ -313,7 +313,8 @@ class _PageScales:
             "name": linear.name,
             "decimals": linear.decimals,
             "signed": linear.signed,
-            "log": self.begins_log and log.log,
+            "ratios": linear.ratios,
+            "log": self.begins_log and log.log and not log.ratios,
         }
 
 

@@ -24,7 +24,7 @@ CellKind = Literal["values", "half-blocks", "lines"]
 RAMP = " ▁▂▃▄▅▆▇█"
 """Characters from the lowest number to the highest."""
 BELOW, ABOVE = "░▒▓", "▂▅█"
-"""Characters of negative and of positive numbers, from small to large; numbers near 0 are blank."""
+"""Characters of numbers below and above the neutral number of a scale, from small to large; those near it are blank."""
 HIDDEN = "·"
 """Character of a hidden cell, as a blank would look like 0."""
 
@@ -40,13 +40,13 @@ def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
         bool((2 * np.nansum(np.where(values < end, values, 0), axis=1) > np.nansum(values, axis=1)).any())
         for values in several
     )
-    return f"blank: below {short(end, 2)}" if is_blank and not scale.has_two_signs else ""
+    return f"blank: below {short(end, 2)}" if is_blank and not scale.diverges else ""
 
 
 def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str_]:
     """Return the character of each value; for NaN, that of a hidden cell."""
     shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
-    if scale.has_two_signs:
+    if scale.diverges:
         ramp = [*reversed(BELOW), " ", *ABOVE]
         from_middle = shares * (len(ramp) - 1) - len(BELOW)
         places = len(BELOW) + np.copysign(np.rint(np.abs(from_middle)), from_middle)
