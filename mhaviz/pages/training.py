@@ -1,6 +1,7 @@
 """Pages of a translator's training and of its evaluation."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TypeVar
 
 from mhaviz.errors import counted
@@ -56,17 +57,15 @@ def evaluation_page(evaluation: Evaluation) -> Page:
     title = f"{e.source.model}, {number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
     blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
     if e.alignment is not None:
+        heads = sorted(enumerate(e.alignment.heads), key=itemgetter(1))  # the best first, with the longest bar
         # The last is the error rate of the averaged weights, not the mean of the heads' error rates.
-        rates = [
-            *((head_name(0, i), rate) for i, rate in enumerate(e.alignment.heads)),
-            ("heads averaged", e.alignment.mean),
-        ]
+        rates = [*((head_name(0, i), rate) for i, rate in heads), ("heads averaged", e.alignment.mean)]
         columns = (
             Column("weights of", align="left", is_key=True),
             Column("error rate", "{:.3f}".format, is_key=True),
-            Column("", align="left", bar=_BAR),
+            Column("1 − error rate", align="left", bar=_BAR),
         )
-        blocks.append(Table(columns, tuple((name, rate, rate) for name, rate in rates)))
+        blocks.append(Table(columns, tuple((name, rate, 1 - rate) for name, rate in rates)))
     return Page(title, tuple(blocks), e.source.footnote)
 
 

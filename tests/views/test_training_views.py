@@ -100,9 +100,12 @@ def test_an_evaluation_in_the_terminal(show):
 
 
 def test_an_evaluation_as_a_figure():
+    """The best head, which has the lowest error rate, is first and has the longest bar; then the heads averaged."""
     sheet = figure_of(evaluation())
     widths = [bar.get_width() for bar in sheet.page.patches]
-    np.testing.assert_allclose(np.array(widths) / widths[0], [1, 0.5, 0.25])
+    np.testing.assert_allclose(np.array(widths) / widths[0], np.array([0.75, 0.5, 0.875]) / 0.75)
+    heads = {text.get_text(): text.get_position()[1] for text in sheet.page.texts}
+    assert heads["L0 H1"] < heads["L0 H0"] < heads["heads averaged"]
     assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
     assert {"L0 H0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
     assert not figure_of(evaluation(alignment=False)).page.patches
