@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Block, Column, Drawn, Grid, Matrices, Page, Table, Text
-from mhaviz.pages.labels import quoted
+from mhaviz.pages.labels import quoted, title_text
 from mhaviz.pages.panels import Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
@@ -15,7 +15,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
 
 _LONG = 1e5  # from here on a number with two decimals is longer than one with an exponent
-_QUOTED, _BAR = 24, 16  # characters of a token, and of a bar
+_QUOTED, _BAR, _STUDY = 24, 16, 100  # characters of a token, of a bar, and of the line that says what is studied
 MOST_KEYS = 16  # of a longer sentence, the keys with the largest weights are shown, and the sum of the others
 
 
@@ -31,7 +31,7 @@ def explanation_page(e: Explanation) -> Page:
     products = blanked(e.products, ~e.visible[:, None])[keys]
     of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
-        Text((_heading(e),), "heading"),
+        Text((title_text(study_title(e), _STUDY),), "subtitle"),
         Text((_scores_heading(e),), "heading"),
         Grid(((_strips("q", e.query[None], ["q"]), None), (of_keys, _scores_table(e, keys)))),
         *([Text((_rest_text(e, left),))] if (left := _others(e, keys)) else []),
@@ -45,7 +45,7 @@ def explanation_page(e: Explanation) -> Page:
         sides = "columns are features, counted from 0; rows are keys"
         return "; ".join(filter(None, [sides, *dict.fromkeys(drawn.pooled), remark]))
 
-    return Page(study_title(e), blocks, e.source.footnote, reading)
+    return Page(_lesson(e), blocks, e.source.footnote, reading)
 
 
 def _strips(name: str, values: NDArray[np.float32], labels: Sequence[str], *outlined: Outline) -> Matrices:
@@ -65,8 +65,8 @@ def number_text(value: float, form: str = "z.2f") -> str:
     return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
 
 
-def _heading(e: Explanation) -> str:
-    """Return the heading of the page: the head and the query, and what it looks at most."""
+def _lesson(e: Explanation) -> str:
+    """Return the title of the page: the head and the query, and what it looks at most."""
     query = f"{head_name(e.layer, e.head)}: “{quoted(e.token, _QUOTED)}” at position {e.position}"
     if not e.visible.any():
         return f"{query} sees no key"

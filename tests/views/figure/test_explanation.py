@@ -71,7 +71,7 @@ def test_numbers_and_words():
             assert number in shown
     key = int(np.argmax(e.weights))
     assert f"at position {key} weighs most" in " ".join(shown)
-    assert "L0 H0: “three” at position 2 looks most at " in " ".join(shown)
+    assert shown[0].startswith("L0 H0: “three” at position 2 looks most at ")  # the title, then what is studied
     assert "/ √8" in shown
     assert e.source.footnote in shown
 
