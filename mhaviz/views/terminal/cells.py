@@ -31,6 +31,7 @@ HIDDEN = "·"
 _EDGE = 1e-5  # numbers this close to the next character get it, so that rounding errors do not choose
 _FIRST = 16  # index of the first of xterm's 256 colours that users do not set themselves
 _LIGHTNESS = 5.0  # weight of lightness beside chroma and hue: with less, larger numbers may look smaller
+_STEADY = 100.0  # weight of a change of chroma or hue from one colour to the next: with less, they come and go
 
 
 def blank_text(several: Sequence[NDArray[np.float32]], scale: Scale) -> str:
@@ -65,12 +66,23 @@ def xterm_colours() -> NDArray[np.uint8]:
 
 @cache
 def xterm_numbers(colormap: str) -> NDArray[np.int64]:
-    """Return the number of xterm's nearest colour in L*a*b*, 16 to 255, for each of a colormap's 256 colours.
+    """Return the number of xterm's colour, 16 to 255, for each of a colormap's 256 colours.
 
-    rich's own choice, by distances in RGB, would jump between hues along a scale.
+    Of all sequences it is the one that is nearest to the colormap in L*a*b* and goes the shortest way from hue to hue
+    (Viterbi 1967). The nearest colour to each by itself, as xterm has few, would be grey, blue, and grey again.
     """
-    apart = to_lab(palette(colormap))[:, None] - to_lab(xterm_colours())
-    return np.asarray((apart**2 @ np.array([_LIGHTNESS, 1.0, 1.0])).argmin(axis=1) + _FIRST)
+    there = to_lab(xterm_colours())
+    apart = (to_lab(palette(colormap))[:, None] - there) ** 2 @ np.array([_LIGHTNESS, 1.0, 1.0])
+    steps = _STEADY * np.linalg.norm(there[:, None, 1:] - there[:, 1:], axis=-1)
+    least, before = apart[0], list[NDArray[np.int64]]()  # of sequences that end with each colour, and what precedes it
+    for distances in apart[1:]:
+        sums = least[:, None] + steps
+        before.append(sums.argmin(axis=0))
+        least = sums.min(axis=0) + distances
+    chosen = [int(least.argmin())]
+    for preceding in reversed(before):
+        chosen.append(int(preceding[chosen[-1]]))
+    return np.array(chosen[::-1]) + _FIRST
 
 
 @cache

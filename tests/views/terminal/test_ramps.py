@@ -86,6 +86,13 @@ def test_ink_is_of_one_hue():
     assert ((there > 170) & (there < 260)).all()
 
 
+@pytest.mark.parametrize("colormap", ["ink", "RdBu_r"])
+def test_a_hue_does_not_come_and_go(colormap):
+    """Greys, blues and dark greys; or blues, greys and reds."""
+    are_greys = np.ptp(shown(colormap, "256").astype(int), axis=1) == 0
+    assert np.diff(are_greys.astype(int)).astype(bool).sum() == 2
+
+
 def ink_of(character):
     """How much of its place a character fills."""
     image = Image.new("L", (120, 240))
