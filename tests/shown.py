@@ -1,6 +1,6 @@
 """Records as figures and as views of the terminal, with the look that a test names, or the usual one."""
 
-from mhaviz.pages.panels import DIVERGING
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 

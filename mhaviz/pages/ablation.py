@@ -8,6 +8,7 @@ import numpy as np
 from mhaviz.errors import counted
 from mhaviz.inputs.probes import RandomRepeats
 from mhaviz.pages.blocks import Block, Page, Text
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.head_numbers import (
     Measure,
     Order,
@@ -15,7 +16,7 @@ from mhaviz.pages.head_numbers import (
     kind_text,
     reading_text,
 )
-from mhaviz.pages.panels import DIVERGING, Scale, decimals_of
+from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.words import left_out_text, one_text, texts_of
 from mhaviz.results.ablation import EFFECTS, Ablation, HeadEffects, Prediction

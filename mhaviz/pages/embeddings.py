@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Text, Title
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, Panel, Scale, end_of_scale
+from mhaviz.pages.panels import Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within

@@ -9,9 +9,10 @@ import numpy as np
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Matrices, Page, Title
+from mhaviz.pages.colormaps import FILM
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.module_names import common_name
-from mhaviz.pages.panels import FILM, WEIGHT, Outline, Panel, Scale
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import one_text
 from mhaviz.results.attention import head_name

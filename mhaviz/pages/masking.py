@@ -4,8 +4,9 @@ import numpy as np
 
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Drawn, Matrices, Page, Text, Title
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import CROSS, DIVERGING, WEIGHT, Panel, Scale, blanked
+from mhaviz.pages.panels import CROSS, WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap, head_name

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Grid, Matrices, Page, Text
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.panels import DIVERGING, WEIGHT, Outline, Panel, Scale, blanked, end_of_scale
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.pages.words import attention_title

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.numbers import fixed, short
 from mhaviz.pages.pooling import pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
@@ -15,9 +16,6 @@ from mhaviz.results.axis import cell_edges
 
 WEIGHT = "weight"  # name of the scale whose end a user may choose
 CROSS = "×"  # mark of a dropped weight
-INK = "ink"  # colormap from white, for 0, to dark: mhaviz.views.ink
-DIVERGING = "RdBu_r"  # colormap of numbers of two signs: blue below 0, red above
-FILM = "film"  # colormap from clear to one strong colour, over an image: mhaviz.views.scale
 
 _MANY = 1_000  # numbers; among more, a few outliers do not make all others pale
 _BEYOND = 0.01  # share of them that may lie beyond the scale

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
 
 from mhaviz.errors import MhavizError, shortened
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 RANDOM_WEIGHTS = "random weights"
 """Kind of a source whose weights are random, as those of no other source are known to be."""
@@ -96,19 +98,33 @@ def _short(value: Any) -> str:
     return repr(value) if isinstance(value, ShortRepr) else shortened(repr(value))
 
 
+class Looks(TypedDict, total=False):
+    """The fields of ``mhaviz.views.style.Style``, for editors and type checkers, which read no field of a class that
+    results must not import. None is the default."""
+
+    cmap: str | None
+    dpi: float | None
+    columns: int | None
+    vmax: float | None
+    log: bool | None
+    width: float | None
+    font_size: float | None
+    title: str | None
+
+
 class Result(ShortRepr):
     """Base class of results. Libraries for drawing are imported only when something is drawn."""
 
-    def save(self, *paths: str | Path, **style: Any) -> None:
+    def save(self, *paths: str | Path, **style: Unpack[Looks]) -> None:
         """Save the result to files, each in the format of its suffix. Either all files are written, or none.
 
         Args:
             paths: names that end in .png, .svg or .pdf for a picture, or .json for all numbers. Maps also have .html, a
                 page for the browser, and .csv, .npz and .safetensors.
-            style: options of pictures, as of ``plot``.
+            style: looks of pictures, as of ``plot``.
 
         Raises:
-            ArgumentError: a suffix is not a format of this result, or an option of the style is invalid.
+            ArgumentError: a suffix is not a format of this result, or a look is invalid.
             MhavizError: a file cannot be written.
         """
         from mhaviz.views.showing import save
@@ -119,7 +135,7 @@ class Result(ShortRepr):
         """Return numbers and texts by name, as in the JSON file but without the source. Arrays stay arrays."""
         return {name: value for name, value in vars(self).items() if name != "source"}
 
-    def to_html(self, **style: Any) -> str:
+    def to_html(self, **style: Unpack[Looks]) -> str:
         """Return the page for the browser as text, which a notebook shows in a frame; ``style``: as in ``save``.
 
         Raises:
@@ -129,39 +145,40 @@ class Result(ShortRepr):
 
         return html_of(self, **style)
 
-    def plot(
-        self,
-        *,
-        cmap: str | None = None,
-        dpi: int | None = None,
-        columns: int | None = None,
-        vmax: float | None = None,
-        log: bool | None = None,
-        width: float | None = None,
-        font_size: float | None = None,
-        title: str | None = None,
-    ) -> "Figure":
-        """Draw the result as a matplotlib Figure: maps with an Axes for each head, other results as ``save`` does.
+    @overload
+    def plot(self, *, ax: None = None, **style: Unpack[Looks]) -> "Figure": ...
 
-        Options are None by default, which leaves the choice to mhaviz. Maps take the first four and ``log``.
+    @overload
+    def plot(self, *, ax: "Axes", **style: Unpack[Looks]) -> "AxesImage": ...
+
+    def plot(self, *, ax: "Axes | None" = None, **style: Unpack[Looks]) -> "Figure | AxesImage":
+        """Draw the result as the matplotlib Figure that ``save`` writes, or one head on Axes of yours.
 
         Args:
-            cmap: "ink", from white to dark blue, or a colormap of matplotlib.
-            dpi: pixels an inch.
-            columns: number of heads side by side.
-            vmax: number that gets the darkest colour.
-            log: whether the colour scale is logarithmic.
-            width: width in inches.
-            font_size: size of labels in points, with which all other text scales.
-            title: title of the picture; "": no title.
+            ax: Axes to draw in. The result then has a single head, as after ``select(head=3, layer=0)``. Its scale is
+                that of this head alone; ``vmax`` gives several the same.
+            style: looks; those that are left out, or None, are chosen:
+
+                - cmap: "ink", from white to dark blue, or a colormap of matplotlib.
+                - dpi: pixels an inch.
+                - columns: number of heads side by side.
+                - vmax: number that gets the darkest colour.
+                - log: whether the colour scale is logarithmic.
+                - width: width in inches.
+                - font_size: size of labels in points, with which all other text scales.
+                - title: title of the picture; "": no title.
+
+        Returns:
+            The Figure; with ``ax`` the image in it, as of ``ax.imshow``, for ``figure.colorbar(image)``. Hidden cells
+            are NaN in it, and white.
 
         Raises:
-            ArgumentError: an option is invalid, or is not for maps.
+            ArgumentError: a look is invalid; with ``ax``, the result has not exactly one head, or the look is one of
+                whole figures: dpi, columns or width.
         """
-        style = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        from mhaviz.views.showing import plot
+        from mhaviz.views.showing import plot, plot_on
 
-        return plot(self, **style)
+        return plot(self, **style) if ax is None else plot_on(ax, self, **style)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Representations for a notebook: the page, or a picture where the page is too large, and a line of text."""

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.panels import FILM, INK, Panel, Scale
+from mhaviz.pages.colormaps import FILM, INK
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.views.ink import ink
 
 _FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves
+from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.numbers import short
-from mhaviz.pages.panels import DIVERGING, FILM, INK, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
+from mhaviz.pages.panels import WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.results.attention import AttentionMap

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mhaviz.errors import MhavizError
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.pages.registry import entry_of, page_of
 from mhaviz.results.attention import Attention
 from mhaviz.views.formats import check_outputs, save_all
 from mhaviz.views.style import Style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
     from rich.console import RenderableType
 
     from mhaviz.views.figure.sheet import Sheet
@@ -40,19 +41,34 @@ def view_of(result: object, style: Style | None = None, **details: Any) -> "Rend
     return PageView(page_of(result, **details), style or Style())
 
 
-def plot(result: object, **style: Any) -> "Figure":
-    """Return a result of maps as a figure with an Axes for each head, any other as the figure that ``save`` writes."""
-    result = _drawn(result)
-    if isinstance(result, Attention):
-        from mhaviz.views.figure.axes import axes_figure
-        from mhaviz.views.figure.sheet import house_style
-
-        with house_style():
-            return axes_figure(result, Style.of(style))
-    figure = figure_of(result, Style.of(style))
+def plot(result: object, **style: Any) -> "Sheet":
+    """Return the figure that ``save`` writes; see ``mhaviz.results.result.Result.plot``."""
+    figure = figure_of(_drawn(result), Style.of(style))
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=3)
     return figure
+
+
+def plot_on(ax: "Axes", result: object, **style: Any) -> "AxesImage":
+    """Draw the only head of a result on Axes of the user; see ``mhaviz.results.result.Result.plot``."""
+    from mhaviz.views.figure.axes import draw_head
+
+    for name in ("dpi", "columns", "width"):
+        if style.get(name) is not None:
+            raise ArgumentError(
+                f"{parameter(name)}: expected none beside {parameter('ax')}, whose figure is yours, got "
+                f"{quoted(style[name])}; leave it out"
+            )
+    shown = _drawn(result)
+    if not isinstance(shown, Attention):
+        raise ArgumentError(
+            f"{parameter('ax')}: expected attention, of which one head is drawn, got {type(result).__name__}; leave it "
+            f"out, and all of the result is drawn"
+        )
+    image, notices = draw_head(shown, Style.of(style), ax)
+    for notice in notices:
+        warnings.warn(notice, stacklevel=3)
+    return image
 
 
 def save(result: object, paths: Sequence[Path], **style: Any) -> None:

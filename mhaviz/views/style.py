@@ -2,21 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.limits import LEAST_DPI
-from mhaviz.pages.panels import DIVERGING, INK
-from mhaviz.views.colours import check_colormap
+from mhaviz.pages.colormaps import DIVERGING, INK
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "cmap": (str, "the name of a colormap"),
+    "dpi": (Real, "a number of pixels an inch"),
+    "columns": (Integral, "a whole number of heads side by side"),
+    "vmax": (Real, "a number"),
+    "log": (bool, "True or False"),
+    "width": (Real, "a number of inches, such as 3.3"),
+    "font_size": (Real, "a number of points, such as 8"),
+    "title": (str, "a text"),
+}
+"""What each look is, and the words for it in a message."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """What a user may choose about the look of pictures.
+    """What a user may choose about the look of pictures: the one list of looks.
+
+    ``save``, ``plot`` and ``to_html`` of results take its attributes by name (``results.result.Looks`` has their types
+    for editors), and commands have an option for each that their pictures heed (``cli.shared.appearance``).
 
     ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` to figures and pages for the browser, and the others to
     figures alone.
@@ -33,8 +47,8 @@ class Style:
         title: replaces the title of the picture; "": no title.
 
     Raises:
-        ArgumentError: an unknown colormap, dpi below 20, columns below 1, vmax outside 1e-30 to 1e30, a width outside 1
-            to 100 inches, or a font size outside 2 to 72 points.
+        ArgumentError: an attribute of another type, an unknown colormap, dpi below 20, columns below 1, vmax outside
+            1e-30 to 1e30, a width outside 1 to 100 inches, or a font size outside 2 to 72 points.
     """
 
     cmap: str = INK
@@ -48,15 +62,19 @@ class Style:
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> "Style":
-        """Return the style with these attributes. Raises ArgumentError for unknown names, too."""
+        """Return the style with these attributes; None is the default. Raises ArgumentError for unknown names, too."""
         if unknown := [name for name in choices if name not in cls.__dataclass_fields__]:
             known = ", ".join(cls.__dataclass_fields__)
             raise ArgumentError(f"a picture has no {unknown[0]}: expected a style among {known}")
-        return cls(**choices)
+        return cls(**{name: choice for name, choice in choices.items() if choice is not None})
 
     def __post_init__(self) -> None:
-        if not isinstance(self.title, str | None):
-            raise ArgumentError(f"{parameter('title')}: expected a text, or None, got {self.title!r}")
+        from mhaviz.views.colours import check_colormap  # which needs numpy, and help texts need our defaults
+
+        for name, (kind, expected) in _KINDS.items():
+            choice, default = getattr(self, name), self.__dataclass_fields__[name].default
+            if choice is not default and not (isinstance(choice, kind) and isinstance(choice, bool) == (kind is bool)):
+                raise ArgumentError(f"{parameter(name)}: expected {expected}, got {quoted(choice)}")
         check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
@@ -67,8 +85,6 @@ class Style:
             self.require_vmax()
         lengths = ("width", self.width, _WIDTHS, "inches"), ("font_size", self.font_size, _FONT_SIZES, "points")
         for name, length, (shortest, longest), unit in lengths:
-            if length is not None and not isinstance(length, int | float):
-                raise ArgumentError(f"{parameter(name)}: expected a number of {unit}, got {length!r:.60}")
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
 

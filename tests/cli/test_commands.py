@@ -217,7 +217,7 @@ BAD = [
     (["heatmap", "a", "--vmax", "2"], 2, "vmax: expected a weight from 1e-30 to 1, or auto, got 2"),
     (["heatmap", "a", "--vmax", "1e-320"], 2, "vmax: expected a weight from 1e-30 to 1, or auto, got 1e-320"),
     (["heatmap", "a", "--vmax", "nan"], 2, "vmax: expected a weight from 1e-30 to 1"),
-    (["heatmap", "a", "--vmax", "much"], 2, "--vmax: expected a weight such as 0.5, or auto"),
+    (["heatmap", "a", "--vmax", "much"], 2, "--vmax: expected a number such as 0.5, or auto"),
     (["heatmap", "a", "-o", "a.gif"], 2, "expected a name ending in .png, .svg, .pdf, .json, .safetensors"),
     (["trace-shapes", "-o", "a.safetensors"], 2, "expected a name ending in .png, .svg, .pdf, .json"),
     (["heatmap", "a", "-o", "nowhere/a.png"], 1, "there is no folder"),

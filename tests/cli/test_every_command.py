@@ -28,7 +28,7 @@ LOOKS = {  # and those that change its picture alone
     f"heatmap 'a b c' {SMALL}": [
         *("--cmap viridis", "--vmax 1", "--dpi 100", "--columns 1", "--title Mine", "--width 3in"),
     ],
-    f"compare-scaling 'a b c' {SMALL}": ["--cmap viridis"],
+    f"compare-scaling 'a b c' {SMALL}": ["--cmap viridis", "--vmax 0.3"],
     f"report 'a b c' {SMALL}": ["--cmap viridis"],
     "embeddings 'a b' --d-model 16": ["--cmap PuOr"],
     "compare-projections 'a b' --d-model 16 --n-heads 2": ["--cmap viridis"],

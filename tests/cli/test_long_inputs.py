@@ -195,7 +195,6 @@ BAD = [
     (["--window", "0:5,:701"], 2, "--window: expected key positions that go up, from 0 to at most 700, got 0 to 701"),
     (["--size", "0"], 2, "--size: expected at least 1 cell, got 0"),
     (["--pool", "mean"], 2, "--pool"),
-    (["--scale", "square"], 2, "--scale"),
 ]
 
 
@@ -215,7 +214,7 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
         "mass",
         "auto, above most weights",
         "ink",
-        "linear",
+        "150",
     ):
         assert f"[default: {default}]" in shown
 
@@ -251,7 +250,7 @@ def test_every_option_changes_a_long_map(mhaviz, book):
 
 @pytest.mark.parametrize("words", [128, 129])
 @pytest.mark.parametrize(("asked", "is_log", "high"), [
-    ((), False, None), (("--vmax", "1"), False, 1.0), (("--scale", "log"), True, None),
+    ((), False, None), (("--vmax", "1"), False, 1.0), (("--log",), True, None),
 ])  # fmt: skip
 def test_few_keys_and_many_have_the_same_kind_of_scale(mhaviz, monkeypatch, tmp_path, words, asked, is_log, high):
     scales = []

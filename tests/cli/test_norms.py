@@ -64,7 +64,7 @@ def test_the_scale_of_norms_may_end_above_1(mhaviz, tmp_path):
     shown = mhaviz("heatmap", "a b c", "--show", "norms", "--vmax", "30", "-o", path)
     assert " 30 rows are queries" in plain(shown.out)
     assert " 30 rows are queries" in plain(mhaviz("show", path, "--vmax", "30").out)
-    assert mhaviz("show", path, "--vmax", "30", "--scale", "log", "-o", str(tmp_path / "a.png")).status == 0
+    assert mhaviz("show", path, "--vmax", "30", "--log", "-o", str(tmp_path / "a.png")).status == 0
     other = str(tmp_path / "other.json")
     assert mhaviz("heatmap", "a b c", "--show", "norms", "--seed", "1", "-q", "-o", other).status == 0
     assert " 30 " in plain(mhaviz("diff", path, other, "--vmax", "30").out)

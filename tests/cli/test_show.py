@@ -51,7 +51,7 @@ def test_svg_and_pdf_are_the_same_too(mhaviz, folder):
         assert (folder / f"a.{suffix}").read_bytes() == (folder / f"b.{suffix}").read_bytes()
 
 
-LOOKS = ["--head 1,3", "--vmax 0.5", "--vmax auto", "--scale log", "--columns 1"]
+LOOKS = ["--head 1,3", "--vmax 0.5", "--vmax auto", "--log", "--columns 1"]
 
 
 PLAIN = {}
@@ -138,14 +138,14 @@ def test_mhaviz_s_own_files_take_no_labels(mhaviz, folder, suffix):
 
 def test_a_long_array_is_not_blank(mhaviz, folder):
     np.save("w.npy", np.full((513, 513), 1 / 513, np.float32))
-    named = {"auto.png": [], "given.png": ["--vmax", "auto", "--scale", "linear"], "pale.png": ["--vmax", "1"]}
+    named = {"auto.png": [], "given.png": ["--vmax", "auto"], "pale.png": ["--vmax", "1"]}
     for name, options in named.items():
         assert mhaviz("show", "w.npy", *options, "-q", "--dpi", "40", "-o", name).status == 0
     pictures = {name: (folder / name).read_bytes() for name in named}
     assert pictures["auto.png"] == pictures["given.png"] != pictures["pale.png"]
     inked = [(np.asarray(Image.open(name).convert("RGB")) == (18, 29, 65)).all(axis=-1).mean() for name in named]
     assert inked[0] > 0.5 > 0.1 > inked[2], "equal weights are the largest there are, and as dark as it gets"
-    assert "logarithmic" in mhaviz("show", "w.npy", "--scale", "log").out
+    assert "logarithmic" in mhaviz("show", "w.npy", "--log").out
     assert "logarithmic" not in mhaviz("show", "w.npy").out
 
 

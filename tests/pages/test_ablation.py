@@ -7,8 +7,8 @@ import pytest
 
 from mhaviz.pages.ablation import ablation_page
 from mhaviz.pages.blocks import Dots, Matrices, Text
+from mhaviz.pages.colormaps import DIVERGING, INK
 from mhaviz.pages.head_numbers import Order
-from mhaviz.pages.panels import DIVERGING, INK
 
 
 def block(page, kind):

@@ -9,8 +9,8 @@ from rounding import rounding
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Matrices, Text
+from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
-from mhaviz.pages.panels import DIVERGING
 from mhaviz.results.embeddings import EmbeddedText, InputPart
 from mhaviz.results.result import Source
 

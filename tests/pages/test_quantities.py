@@ -52,6 +52,5 @@ def test_data_frames_tell_quantities_apart(squares, random_map):
     assert set(frame["quantity"]) == {"squared", "weight"}
 
 
-def test_axes_say_what_it_is(squares):
-    figure = squares.plot()
-    assert "squared weight" in [axes.get_ylabel() for axes in figure.axes]
+def test_a_plot_says_what_it_is(squares):
+    assert "squared weight" in [text.get_text() for text in squares.plot().page.texts]

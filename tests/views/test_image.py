@@ -14,7 +14,8 @@ from PIL import Image
 
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Tokens, patch_tokens
-from mhaviz.pages.panels import FILM, Panel, Scale
+from mhaviz.pages.colormaps import FILM
+from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, entry_of
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis

@@ -8,6 +8,7 @@ import pytest
 from drawn import texts
 from hostile import HOSTILE
 from made import made_map
+from matplotlib.figure import Figure
 from rich.cells import cell_len
 from shown import heatmap_view
 
@@ -153,12 +154,14 @@ def test_a_wrong_field_is_named(tmp_path, field, value):
         mhaviz.read(tmp_path / "maps.json")
 
 
-def test_plain_axes_name_the_attention():
-    attention = recorded(["$h$.0.attn", "x" * 99], sentence=1)
-    titles = [axes.get_title() for axes in attention.plot().axes if axes.get_title()]
-    assert titles[0] == "example 1, self L0 H0\n$h$.0.attn"
-    assert len(titles[2]) < 80
-    attention.plot().canvas.draw()
+@pytest.mark.parametrize("module", ["$h$.0.attn", "x" * 99])
+def test_axes_of_the_user_name_the_attention(module):
+    ax = Figure().subplots()
+    recorded([module], sentence=1).select(head=0).plot(ax=ax)
+    head, name = ax.get_title().split("\n")
+    assert head == "L0 H0"
+    assert name == module or ("…" in name and len(name) < 80)
+    ax.figure.canvas.draw()
 
 
 def test_a_difference_names_the_attention_of_both_programs():

@@ -8,6 +8,7 @@ import pytest
 from drawn import images, texts
 from looking import attend
 from made import made_map
+from matplotlib.figure import Figure
 from shown import heatmap_figure, heatmap_view
 
 from mhaviz.analyses.difference import compare
@@ -23,7 +24,7 @@ from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.scales import resolve
-from mhaviz.views.showing import figure_of, plot, view_of
+from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 
 
@@ -118,7 +119,7 @@ def test_missing_numbers_are_on_no_scale():
     without = replace(m, weights=np.nan_to_num(m.weights))
     tops = [heatmap_figure(attention_of(one)).page.images[0].get_clim() for one in (m, without)]
     assert tops[0] == tops[1]
-    assert plot(attention_of(m)).axes[0].images[0].get_clim() == tops[0]
+    assert attention_of(m).plot(ax=Figure().subplots()).get_clim() == tops[0]
 
 
 def test_weights_beside_heads_are_on_the_scale_of_the_heads():

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
@@ -18,7 +18,7 @@ from mhaviz.processes import this_process
 def ablate(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: ColourOptions,
     repeats: RepeatOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
@@ -27,7 +27,6 @@ def ablate(
         Literal["change", "loss"], typer.Option(metavar="COLUMN", help="Rank by change or loss.")
     ] = "change",
     top: Top = 16,
-    cmap: Cmap = "ink",
 ) -> None:
     """Zero one head at a time, and rank the heads by how much predictions change.
 
@@ -47,7 +46,7 @@ def ablate(
 
     from mhaviz.pages.head_numbers import Order
 
-    style, order = style_of(picture, cmap=cmap), Order(sort, top)
+    style, order = style_of(looks), Order(sort, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

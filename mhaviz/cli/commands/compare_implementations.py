@@ -10,7 +10,7 @@ from mhaviz.cli.shared.models import LayerOptions, Lengths, PlainDevice
 def compare_implementations(
     sizes: LayerOptions,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: PictureOptions,
     lengths: Lengths = "16,32,64,128,256,512,1024,2048",
     device: PlainDevice = "auto",
 ) -> None:
@@ -34,4 +34,4 @@ def compare_implementations(
         comparison = random_layer.compare_implementations(
             lengths, **asked(sizes), device=device, on_progress=on_progress
         )
-    delivery.deliver(comparison, style_of(picture))
+    delivery.deliver(comparison, style_of(looks))

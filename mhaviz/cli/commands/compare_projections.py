@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from mhaviz.cli.command import asked
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import WeightOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import LayerOptions
 from mhaviz.cli.shared.texts import OneSentence, read_sentences
@@ -14,8 +14,7 @@ from mhaviz.cli.shared.texts import OneSentence, read_sentences
 def compare_projections(
     *,
     delivery: Delivery,
-    picture: PictureOptions,
-    cmap: Cmap = "ink",
+    looks: WeightOptions,
     include_self: Annotated[
         bool,
         typer.Option("--include-self/--exclude-self", help="Count each query in its own sum (j = i), or leave it out."),
@@ -43,7 +42,7 @@ def compare_projections(
 
     from mhaviz.api import random_layer
 
-    style = style_of(picture, cmap=cmap)
+    style = style_of(looks)
     with delivery.working("computing"):
         comparison = random_layer.compare_projections(*sentences, include_self=include_self, **asked(random))
     delivery.deliver(comparison, style)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import WeightOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
@@ -16,9 +16,8 @@ def compare_scaling(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: WeightOptions,
     head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to compare.")] = 0,
-    cmap: Cmap = "ink",
     texts: OneSentence,
     target: Target = None,
 ) -> None:
@@ -36,7 +35,7 @@ def compare_scaling(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
+    style, loaded = style_of(looks), model.load(delivery, given)
     with delivery.working("computing"):
         comparison = loaded.compare_scaling(given, head=head, **vars(attention))
     delivery.deliver(comparison, style)

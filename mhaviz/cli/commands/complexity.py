@@ -10,7 +10,7 @@ from mhaviz.cli.shared.models import LayerOptions, Lengths, PlainDevice
 def complexity(
     sizes: LayerOptions,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: PictureOptions,
     lengths: Lengths = "64,128,256,512,1024,2048,4096",
     device: PlainDevice = "auto",
 ) -> None:
@@ -32,4 +32,4 @@ def complexity(
 
     with progress(delivery.quiet, "measuring") as on_progress:
         measured = random_layer.complexity(lengths, **asked(sizes), device=device, on_progress=on_progress)
-    delivery.deliver(measured, style_of(picture))
+    delivery.deliver(measured, style_of(looks))

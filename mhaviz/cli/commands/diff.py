@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mhaviz.cli.command import given
-from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
+from mhaviz.cli.shared.appearance import HeadOptions, style_of
 from mhaviz.cli.shared.change_limit import (
     FailAbove,
     flaw_notices,
@@ -20,7 +20,6 @@ from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import ArrayKind, Device, Dtype, Heads, array_option, load_model, model_option
-from mhaviz.cli.shared.parsing import number_or_auto, parsed
 from mhaviz.cli.shared.texts import Languages
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import PAGE_SUFFIXES
@@ -72,21 +71,6 @@ class PairOptions:
     languages: Languages = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ChangeOptions(PictureOptions):
-    """Options for how changes are drawn."""
-
-    cmap: Annotated[str, look_option(help="ink, blue to red for changes, or one of matplotlib's.")] = "ink"
-    vmax: Annotated[
-        Any,
-        look_option(
-            metavar="CHANGE|auto",
-            parser=parsed(number_or_auto, "a change such as 0.5, or auto"),
-            help="Change of the strongest colour. \\[default: auto, about the largest]",
-        ),
-    ] = None
-
-
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="File with maps; or folder or hub id of a model.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The other one, for the same tokens.")],
@@ -94,7 +78,7 @@ def diff(
     pair: PairOptions,
     corpus: CorpusOptions,
     delivery: Delivery,
-    looks: ChangeOptions,
+    looks: HeadOptions,
     fail_above: FailAbove = None,
     head: Heads = None,
     layer: Annotated[int | None, typer.Option(metavar="N", help="Compare only this layer.")] = None,
@@ -131,7 +115,7 @@ def diff(
         return
     of_maps = [
         *(option for option in given(array) if option != "--kind"),
-        *(option for option in given(looks) if option == "--vmax"),
+        *(option for option in given(looks) if option in ("--vmax", "--columns")),
         *(["--head"] if head else []),
     ]
     if of_maps:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, look_option, style_of
+from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
@@ -29,8 +29,7 @@ def embeddings(
     *,
     model: EmbeddingOptions,
     delivery: Delivery,
-    picture: PictureOptions,
-    cmap: Annotated[str, look_option(help="A matplotlib colormap, with 0 in its middle.")] = "RdBu_r",
+    looks: ColourOptions,
     texts: OneSentence,
     target: Annotated[str | None, typer.Option(help="Show what a translator's decoder reads of this sentence.")] = None,
     instead: Instead,
@@ -48,5 +47,5 @@ def embeddings(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead)
-    style = style_of(picture, cmap=cmap)
+    style = style_of(looks)
     delivery.deliver(model.load(delivery, given).embeddings(given), style)

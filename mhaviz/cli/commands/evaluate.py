@@ -15,7 +15,7 @@ def evaluate(
         str, typer.Argument(metavar="CHECKPOINT", help="translation (bundled), or a file saved by mhaviz train.")
     ],
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: PictureOptions,
     corpus: Annotated[
         str | None,
         typer.Argument(
@@ -37,7 +37,7 @@ def evaluate(
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
 
-    style = style_of(picture)
+    style = style_of(looks)
 
     from mhaviz.api.evaluation import evaluate as evaluation_of
 

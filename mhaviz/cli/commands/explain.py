@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import PictureOptions, style_of
+from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, Generate, OneAttention
 from mhaviz.cli.shared.parsing import one
@@ -16,7 +16,7 @@ def explain(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: ColourOptions,
     token: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +45,6 @@ def explain(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, generate=generate)
-    style, loaded = style_of(picture), model.load(delivery, given)
+    style, loaded = style_of(looks), model.load(delivery, given)
     explained = loaded.explain(given, token, head=head, **vars(attention))
     delivery.deliver(explained, style)

@@ -1,6 +1,6 @@
 """mhaviz heads"""
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
@@ -15,14 +15,13 @@ _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 def heads(
     checkpoint: CheckpointOptions,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: ColourOptions,
     probes: ProbeOptions,
     corpus: CorpusOptions,
     ranking: RankingOptions,
     sentences: Sentences = None,
     file: CorpusFile = None,
     languages: Languages = None,
-    cmap: Cmap = "ink",
 ) -> None:
     """Show where each head of a model looks, averaged over many sentences.
 
@@ -43,7 +42,7 @@ def heads(
     Output: a {HEAD_SUFFIXES} file.
     """
     delivery.check([file] if file else [], HEAD_SUFFIXES)
-    style = style_of(picture, cmap=cmap)
+    style = style_of(looks)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import WeightOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
@@ -16,12 +16,11 @@ def masks(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: WeightOptions,
     dropout: Annotated[
         float | None, typer.Option(metavar="P", help="Probability that a weight is dropped, below 1.")
     ] = None,
     head: Annotated[Any, typer.Option(metavar="N,N-N|all", parser=several("heads"), help="Heads to draw.")] = 0,
-    cmap: Cmap = "ink",
     texts: Several,
     target: Target = None,
 ) -> None:
@@ -39,7 +38,7 @@ def masks(
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(picture, cmap=cmap)
+    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(looks)
     has_seed = dropout is None or "seed" in model.takes
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then the seed of dropout only
     loaded = model.load(delivery, given, **others)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import WeightOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import several
@@ -16,7 +16,7 @@ def matrices(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
+    looks: WeightOptions,
     head: Annotated[
         Any,
         typer.Option(
@@ -32,7 +32,6 @@ def matrices(
             help="Query to mark, by its token or its position, #3. \\[default: the one with the largest weight]",
         ),
     ] = None,
-    cmap: Cmap = "ink",
     texts: OneSentence,
     target: Target = None,
 ) -> None:
@@ -51,7 +50,7 @@ def matrices(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
+    style, loaded = style_of(looks), model.load(delivery, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.command import asked, require_unread
-from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, style_of
-from mhaviz.cli.shared.console import say
+from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PoolOptions, style_of
+from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import Heads, Layers
@@ -102,7 +102,7 @@ def record(
     if show == "heads":
         require_unread(
             (recorded, pooled, images, looks),
-            ("--module", "--layer", "--grid", "--dpi", "--width", "--font-size", "--title", "--cmap"),
+            ("--module", "--layer", "--grid", *(option_name(one.name) for one in fields(ColourOptions))),
             "--show heads averages over all passes and examples, and draws no maps",
         )
     if show == "rollout" and pooled.pool is not None:

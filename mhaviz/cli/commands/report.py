@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import Cmap, PictureOptions, style_of
+from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, OneAttention
 from mhaviz.cli.shared.parsing import one
@@ -17,8 +17,7 @@ def report(
     model: AnyModelOptions,
     attention: OneAttention,
     delivery: Delivery,
-    picture: PictureOptions,
-    cmap: Cmap = "ink",
+    looks: MapOptions,
     head: Annotated[Any, typer.Option(metavar="N", parser=one("head"), help="Head whose scaling is compared.")] = 0,
     texts: OneSentence,
     target: Target = None,
@@ -35,7 +34,7 @@ def report(
     Output: a {PAGE_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
-    style, loaded = style_of(picture, cmap=cmap), model.load(delivery, given)
+    style, loaded = style_of(looks), model.load(delivery, given)
     with delivery.working("computing"):
         page = loaded.report(given, head=head, page=".html" in delivery.suffixes, **vars(attention))
     delivery.deliver(page, style)

@@ -2,36 +2,23 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from mhaviz.cli.shared.parsing import number_or_auto, parse_length, parsed
 from mhaviz.limits import MOST_CELLS
-
-if TYPE_CHECKING:
-    from mhaviz.views.style import Style
+from mhaviz.views.style import Style
 
 look_option = partial(typer.Option, rich_help_panel="Appearance")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
 
-Cmap = Annotated[str, look_option(help="ink, bone or a matplotlib colormap.")]
-Vmax = Annotated[
-    Any,
-    look_option(
-        metavar="WEIGHT|auto",
-        parser=parsed(number_or_auto, "a weight such as 0.5, or auto"),
-        help="Weight of the darkest colour. \\[default: auto, above most weights]",
-    ),
-]
-Dpi = Annotated[int, look_option(help="Pixels per inch.")]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PictureOptions:
-    """Options for how a picture is drawn."""
+    """Options for how a picture without colours of numbers is drawn: fields of ``Style``, as in the classes below."""
 
-    dpi: Dpi = 150
+    dpi: Annotated[int, look_option(help="Pixels per inch.")] = Style.dpi
     width: Annotated[
         Any,
         look_option(
@@ -39,22 +26,46 @@ class PictureOptions:
             parser=parsed(parse_length, "a length such as 3.3in or 8.4cm"),
             help="Width of the picture: 3.3in or 8.4cm.",
         ),
-    ] = None
-    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Size of labels. \\[default: 8]")] = None
-    title: Annotated[str | None, look_option(metavar="TEXT", help='Replaces the title; "" for none.')] = None
+    ] = Style.width
+    font_size: Annotated[float | None, look_option(metavar="POINTS", help="Size of labels. \\[default: 8]")] = (
+        Style.font_size
+    )
+    title: Annotated[str | None, look_option(metavar="TEXT", help='Replaces the title; "" for none.')] = Style.title
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MapOptions(PictureOptions):
-    """Options for how maps are drawn."""
+class ColourOptions(PictureOptions):
+    """Options for how a picture with colours of numbers is drawn."""
 
-    cmap: Cmap = "ink"
-    vmax: Vmax = None
-    scale: Annotated[
-        Literal["linear", "log"],
-        look_option(metavar="linear|log", help="log: logarithmic colours."),
-    ] = "linear"
-    columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = None
+    cmap: Annotated[str, look_option(help="ink, bone or a matplotlib colormap.")] = Style.cmap
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightOptions(ColourOptions):
+    """Options for how a picture with weights is drawn."""
+
+    vmax: Annotated[
+        Any,
+        look_option(
+            metavar="NUMBER|auto",
+            parser=parsed(number_or_auto, "a number such as 0.5, or auto"),
+            help="Number of the darkest colour. \\[default: auto, above most weights]",
+        ),
+    ] = Style.vmax
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadOptions(WeightOptions):
+    """Options for how heads are drawn."""
+
+    columns: Annotated[int | None, look_option(help="Heads side by side in the picture.")] = Style.columns
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MapOptions(HeadOptions):
+    """Options for how maps are drawn: all fields of ``Style``."""
+
+    log: Annotated[bool, look_option("--log", help="Logarithmic colours.")] = Style.log
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,12 +82,6 @@ class PoolOptions:
     ] = None
 
 
-def style_of(*groups: PictureOptions, **looks: Any) -> "Style":
+def style_of(looks: PictureOptions) -> Style:
     """Return the style that these options describe. Raises ArgumentError if it is invalid."""
-    from mhaviz.views.style import Style
-
-    for group in groups:
-        looks |= vars(group)
-    if "scale" in looks:
-        looks["log"] = looks.pop("scale") == "log"
-    return Style(**looks)
+    return Style(**vars(looks))

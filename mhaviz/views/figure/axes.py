@@ -1,85 +1,97 @@
-"""Maps on plain matplotlib Axes, one for each head, for users who go on with matplotlib."""
+"""One head on matplotlib Axes of the user, whose figure and settings stay as they are."""
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.collections import LineCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError
-from mhaviz.pages.labels import cut
-from mhaviz.pages.panels import scale_group, tile_titles
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.pages.labels import cut, harmless
+from mhaviz.pages.panels import head_panels
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.notebook import NotebookFigure
-from mhaviz.views.figure.sheet import mapped
+from mhaviz.views.figure.mosaic import has_labels, side_marks
+from mhaviz.views.figure.outline import outline
+from mhaviz.views.figure.sheet import QUIET, mapped
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
+from mhaviz.views.text import left_to_right
 
-_OF_PAGES = ("width", "font_size", "title")  # attributes of a style that Axes do not have
-_LABELLED = 40  # most tokens with labels on an axis; more would overlap
-_INCHES = 2.4  # width and height of a head
 _NAME_CELLS = 36  # most cells of the name of a module
+_OUTLINE = 0.5  # points
 
 
-def axes_figure(attention: Attention, style: Style) -> Figure:
-    """Return a figure with plain Axes for every head of every map.
+def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, list[str]]:
+    """Draw the only head of the attention: rows are queries, columns keys, and hidden cells are NaN and white.
 
-    ``figure.axes`` are in the order of the maps and, in each, of the heads, then colour bars. Rows are queries, columns
-    keys. Maps of one quantity share a scale and a colour bar. The total weight on special tokens is not drawn.
-    """
-    if unread := [name for name in _OF_PAGES if getattr(style, name) is not None]:
-        raise ArgumentError(f"{unread[0]} is for pictures that are saved; change this one by matplotlib")
-    n_heads = sum(len(m.heads) for m in attention.maps)
-    a_layer = len(attention.maps[0].heads) if len(attention.maps) > 1 else 4
-    columns = min(style.columns or a_layer, n_heads)
-    rows = math.ceil(n_heads / columns)
-    figure = NotebookFigure(figsize=(_INCHES * columns + 1, _INCHES * rows + 0.5), dpi=style.dpi, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = [figure.add_subplot(rows, columns, place) for place in range(1, n_heads + 1)]
-    draw_heads(attention, style, axes)
-    groups: dict[str, list[tuple[Axes, AttentionMap]]] = {}
-    of_heads = [m for m in attention.maps for _ in m.heads]
-    for one, m in zip(axes, of_heads, strict=True):
-        groups.setdefault(scale_group(m), []).append((one, m))
-    for alike in groups.values():
-        first, m = alike[0]
-        figure.colorbar(first.images[0], ax=[one for one, _ in alike], label=m.quantity.drawn_name, shrink=0.6)
-    return figure
+    Letters are those of the user's matplotlib, unless ``style.font_size`` is given; characters that its fonts lack are
+    drawn in others.
 
-
-def draw_heads(attention: Attention, style: Style, axes: Sequence[Axes]) -> Figure:
-    """Draw a head on each Axes, and return their figure.
+    Returns:
+        The image, and notices for the user.
 
     Raises:
-        ArgumentError: there are not as many Axes as heads.
+        ArgumentError: ``ax`` is no Axes, there is more than one head, or ``vmax`` does not fit the numbers.
     """
-    are_several = len(attention.maps) > 1
-    heads = [
-        (m, m.name_of(head) if are_several else tile, weights)
-        for m in attention.maps
-        for head, tile, weights in zip(m.heads, tile_titles(m), m.weights, strict=True)
-    ]
-    if len(axes) != len(heads) or not all(isinstance(one, Axes) for one in axes):
-        raise ArgumentError(f"ax: expected {len(heads)} matplotlib Axes, one per head, got {len(axes)} objects")
-    fonts = Fonts.covering(token for m in attention.maps for token in (*m.queries, *m.keys, m.module))
-    font: dict[str, Any] = {"fontsize": 7, "fontfamily": fonts.families, "parse_math": False}
-    scales = resolve_maps(attention.maps, style)
-    for one, (m, title, weights) in zip(axes, heads, strict=True):
-        one.imshow(weights, interpolation="nearest", **mapped(scales.of(m)))
-        if m.module:
-            name = cut(fonts.shown(m.module), _NAME_CELLS)
-            one.set_title(f"{title}\n{name}", fontsize=9, fontfamily=fonts.families, parse_math=False)
-        else:
-            one.set_title(title, fontsize=9)
-        for axis, tokens, size in ((one.yaxis, m.queries, len(weights)), (one.xaxis, m.keys, weights.shape[1])):
-            if size == len(tokens) <= _LABELLED:
-                axis.set_ticks(range(size), fonts.labels(tokens), **font)
-        one.tick_params(axis="x", rotation=90)
-        one.set_xlabel("key", fontsize=8)
-        one.set_ylabel("query", fontsize=8)
-    figure = axes[0].get_figure(root=True)
+    if not isinstance(ax, Axes):
+        got = type(ax).__name__
+        raise ArgumentError(f"{parameter('ax')}: expected one matplotlib Axes, got {got}; give one of them, as axes[0]")
+    panels = [(m, panel) for m in attention.maps for panel in head_panels(m)]
+    if len(panels) != 1:
+        raise ArgumentError(
+            f"{parameter('ax')}: expected one head to draw in it, got {len(panels)}; choose one, as "
+            f"attention.select(head=0, layer=0)"
+        )
+    ((m, panel),) = panels
+    fonts = Fonts.covering([*m.queries, *m.keys, m.module, style.title or ""])
+    size: dict[str, Any] = {} if style.font_size is None else {"fontsize": style.font_size}
+    font: dict[str, Any] = {
+        "fontfamily": [*matplotlib.rcParams["font.family"], *fonts.families],
+        "parse_math": False,
+        "usetex": False,
+        **size,
+    }
+    scale = resolve_maps([m], style).of(m)
+    image = ax.imshow(panel.shown, interpolation="nearest", origin="upper", **mapped(scale))
+    ax.grid(False)
+    if m.hidden is not None:
+        _outline(ax, ~m.hidden)
+    lines = (panel.title, cut(m.module, _NAME_CELLS)) if style.title is None else (style.title,)
+    ax.set_title("\n".join(_safe(fonts.shown(line)) for line in lines if line), **font)
+    _label_sides(ax, m, fonts, font)
+    ax.set_ylabel(m.quantity.row, **size)
+    ax.set_xlabel("key", **size)
+    return image, [fonts.notice] if fonts.notice else []
+
+
+def _safe(text: str) -> str:
+    """Return a text of users as sheets write it: see ``Sheet.write``."""
+    return left_to_right(harmless(text))
+
+
+def _outline(ax: Axes, visible: NDArray[np.bool_]) -> None:
+    """Draw a thin line around the cells that are not hidden."""
+    bars = outline(visible, (1.0, 1.0), line=0.0)
+    lines = [[(x - 0.5, y - 0.5), (x + across - 0.5, y + down - 0.5)] for x, y, across, down in bars]
+    ax.add_collection(LineCollection(lines, colors=QUIET, linewidths=_OUTLINE), autolim=False)
+
+
+def _label_sides(ax: Axes, m: AttentionMap, fonts: Fonts, font: dict[str, Any]) -> None:
+    """Label as many tokens or positions of both sides as have room in the Axes as they now are, as figures do."""
+    figure, box = ax.get_figure(root=True), ax.get_window_extent()
     assert figure is not None, "Axes that can be drawn in belong to a figure"
-    return figure
+    cell = min(box.width / len(m.columns), box.height / len(m.rows)) / figure.dpi
+    usual = matplotlib.rcParams["ytick.labelsize"], matplotlib.rcParams["xtick.labelsize"]
+    for side, tokens, is_upright, size in zip(
+        (ax.yaxis, ax.xaxis), (m.rows, m.columns), (True, False), usual, strict=True
+    ):
+        points = FontProperties(size=font.get("fontsize", size)).get_size_in_points()
+        marks = side_marks(tokens, len(tokens), cell, points, fonts, is_upright)
+        side.set_ticks([place / cell - 0.5 for place, *_ in marks], [_safe(text) for _, text, _ in marks], **font)
+        if not is_upright and has_labels(tokens):
+            side.set_tick_params(rotation=90)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.panels import INK
+from mhaviz.pages.colormaps import INK
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
-from mhaviz.views.figure.axes import draw_heads
+from mhaviz.views.figure.axes import draw_head
 from mhaviz.views.figure.page import draw_page
 from mhaviz.views.figure.sheet import house_style
 from mhaviz.views.style import Style
@@ -32,9 +32,9 @@ def display_attention(
     n_rows: int | None = None,
     n_cols: int | None = None,
     cmap: str = INK,
-    ax: Axes | Sequence[Axes] | NDArray[Any] | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
-    """Draw a heatmap for each head.
+    """Draw a heatmap for each head, or that of one head on Axes of yours.
 
     Args:
         sentence: tokens of the columns (keys).
@@ -44,20 +44,29 @@ def display_attention(
         n_heads: expected number of heads; None: any.
         n_rows, n_cols: grid of heads; None: as it fits.
         cmap: "ink", or a colormap of matplotlib, such as "bone".
-        ax: Axes to draw in, one for each head; None: a new figure.
+        ax: Axes to draw in, for one head; None: a new figure.
 
     Returns:
-        The new figure, or that of ``ax``; ``savefig`` saves it. A notebook shows each new figure, also where a cell
-        makes several.
+        The new figure, or that of ``ax``, whose image is ``ax.images[-1]``; ``savefig`` saves it. A notebook shows each
+        new figure, also where a cell makes several.
 
     Raises:
         ArgumentError: an axis has the wrong size, a weight is NaN, infinite or negative, or a row does not sum to 1.
             Rows of zeros, of queries that see no key, are allowed. The message names the axis, or the head and row.
+            Or ``ax`` is given, and there is more than one head.
 
     Examples:
         >>> words = mhaviz.tokenize("the cat sat")
         >>> figure = mhaviz.display_attention(words, words, np.full((8, 3, 3), 1 / 3), n_heads=8, n_rows=4, n_cols=2)
         >>> figure.savefig("attention.png")
+
+        A head between plots of yours:
+
+        >>> import matplotlib.pyplot as plt
+        >>> own, (left, right) = plt.subplots(1, 2)
+        >>> own is mhaviz.display_attention(words, words, np.full((1, 3, 3), 1 / 3), cmap="bone", ax=left)
+        True
+        >>> plt.close(own)
     """
     for name, tokens in (("sentence", sentence), ("translation", translation)):
         if isinstance(tokens, str):
@@ -79,13 +88,17 @@ def display_attention(
     if n_rows is not None and (n_cols is None or n_rows * n_cols < most):
         raise ArgumentError(f"expected n_rows × n_cols to hold {most} heads, got {n_rows} × {n_cols or 1}")
     style, result = Style(cmap, columns=n_cols), Attention(Source(""), maps)
-    with house_style():
-        if ax is not None:
-            return draw_heads(result, style, list(np.ravel(np.asarray(ax, object))))
-        figure = draw_page(attention_page(result), style)
-    for notice in figure.notices:
+    if ax is not None:
+        image, notices = draw_head(result, style, ax)
+        figure = image.get_figure(root=True)
+        assert figure is not None, "Axes that can be drawn in belong to a figure"
+    else:
+        with house_style():
+            sheet = draw_page(attention_page(result), style)
+        sheet.show_in_cell()
+        figure, notices = sheet, sheet.notices
+    for notice in notices:
         warnings.warn(notice, stacklevel=2)
-    figure.show_in_cell()
     return figure
 
 

@@ -293,8 +293,8 @@ def _lay_out(
     pitches = [n * cell / len(axis.tokens) for axis, n, cell in zip(sides, cells, (height, width), strict=True)]
     pitch = min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0)
     size = label_size(pitch, space.least_label)
-    down = _marks(sides[0], q_cells, height, size, space.fonts, upright=True)
-    across = _marks(sides[1], k_cells, width, size, space.fonts, upright=False)
+    down = side_marks(sides[0], q_cells, height, size, space.fonts, upright=True)
+    across = side_marks(sides[1], k_cells, width, size, space.fonts, upright=False)
     value_size = number_size(width, height, text_length)
     are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
     has_room = are_tokens and max(map(len, sides)) <= VALUES_UP_TO and value_size >= LEAST_LABEL
@@ -320,7 +320,7 @@ def _lay_out(
     )
 
 
-def _marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, upright: bool) -> tuple[Mark, ...]:
+def side_marks(axis: Axis, cells: int, cell: float, size: float, fonts: Fonts, upright: bool) -> tuple[Mark, ...]:
     """Return the labels along one side, as many as there is room for: tokens or round positions.
 
     Args:

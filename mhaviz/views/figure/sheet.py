@@ -107,15 +107,11 @@ class Sheet(NotebookFigure):
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes in every run, whatever matplotlibrc says."""
-        with house_style(), warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.filterwarnings("always", message="Glyph ")
-            # Texts stay texts that can be searched and edited. Journals require TrueType in PDFs; not all fonts are.
-            pdf_font = 42 if suffix == "pdf" and are_truetype(self.fonts.families) else 3
-            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
-            matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
-            matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and take half the time
             if suffix == "png":
-                self._save_png(stream)
+                with self._settings(suffix):
+                    self._save_png(stream)
             else:
                 file = io.BytesIO()  # with a full disk matplotlib would raise an error of zlib
                 title = {"Title": self.heading} if self.heading else {}
@@ -125,6 +121,22 @@ class Sheet(NotebookFigure):
         notice = "no installed font can join some of the characters: they are drawn as boxes"
         if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
             self.notices.append(notice)
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Write the figure as matplotlib does, but with the letters of ``save``, whatever matplotlibrc says."""
+        with self._settings(str(options.get("format") or fname).lower()):
+            super().savefig(fname, **options)
+
+    @contextmanager
+    def _settings(self, name: str) -> Iterator[None]:
+        """Context with the settings that a file is written with; ``name``: its format, or a name that ends in it."""
+        with house_style():
+            # Texts stay texts that can be searched and edited. Journals require TrueType in PDFs; not all fonts are.
+            pdf_font = 42 if name.endswith("pdf") and are_truetype(self.fonts.families) else 3
+            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
+            matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
+            matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and take half the time
+            yield
 
     def _save_png(self, stream: BinaryIO) -> None:
         """Write a PNG without transparency, with fast compression."""

@@ -17,6 +17,7 @@ from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, heads
+from mhaviz.pages.colormaps import DIVERGING, INK
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.corpus_difference import ranking_table as models_table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
@@ -31,7 +32,6 @@ from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
-from mhaviz.pages.panels import DIVERGING, INK
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.registry import entry_of
 from mhaviz.pages.scaling import statistics_table

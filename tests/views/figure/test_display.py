@@ -73,7 +73,8 @@ def wrong(index, value):
         (softmax(), {"n_rows": 1, "n_cols": 2}, "to hold 8 heads, got 1 × 2"),
         (softmax(), {"n_rows": 0}, "to hold 8 heads, got 0 × 1"),
         ([softmax()[None], softmax(8, 2)[None]], {}, r"attention\[1\]: expected axis q_length to be 3, got 2"),
-        (softmax(), {"ax": Figure().subplots()}, "ax: expected 8 matplotlib Axes, one per head, got 1 objects"),
+        (softmax(), {"ax": Figure().subplots()}, "`ax`: expected one head to draw in it, got 8; choose one"),
+        (softmax(1), {"ax": Figure().subplots(2)}, "`ax`: expected one matplotlib Axes, got ndarray; give one of them"),
         (softmax(), {"cmap": "nonsense"}, "nonsense"),
         (wrong((5, 2, 1), np.nan), {}, "weights from 0 to 1 in head 5, row 2, got nan"),
         (wrong((0, 1, 1), np.inf), {}, "weights from 0 to 1 in head 0, row 1, got inf"),
@@ -139,16 +140,16 @@ def test_all_layers_of_a_model():
     np.testing.assert_array_equal(np.stack(drawn), torch.cat(layers).flatten(0, 1).numpy())
 
 
-@pytest.mark.parametrize("n_heads", [1, 4])
-def test_axes_of_the_users(n_heads):
+def test_axes_of_the_user():
     figure = Figure()
-    axes = figure.subplots(n_heads, squeeze=n_heads == 1)
-    weights = softmax(n_heads)
-    assert display_attention(TOKENS, list("abc"), weights, cmap="viridis", ax=axes) is figure
-    for head, one in enumerate(figure.axes):
-        np.testing.assert_array_equal(one.images[0].get_array(), weights[head].numpy())
-        assert [label.get_text() for label in one.get_yticklabels()] == list("abc")
-        assert one.images[0].get_cmap().name == "viridis"
+    left, right = figure.subplots(1, 2)
+    weights = softmax(1)
+    assert display_attention(TOKENS, list("abc"), weights, cmap="viridis", ax=right) is figure
+    assert not left.images
+    (image,) = right.images
+    np.testing.assert_array_equal(image.get_array(), weights[0].numpy())
+    assert [label.get_text() for label in right.get_yticklabels()] == list("abc")
+    assert image.get_cmap().name == "viridis"
 
 
 def test_three_in_one_cell_of_a_notebook(monkeypatch):
