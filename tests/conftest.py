@@ -13,6 +13,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start fin
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from made import made_map
 
@@ -30,6 +31,8 @@ settings.register_profile(
 settings.load_profile("mhaviz")
 sys.dont_write_bytecode = False  # to rewrite the assertions of all tests takes each worker longer than to import torch
 gc.disable()  # while all tests are imported, a sixth of the time would go into looking through what stays
+if not torch.accelerator.is_available():  # for each that might come, PyTorch notes the stack, which is deep in a test
+    torch.manual_seed = torch.default_generator.manual_seed
 
 
 def pytest_addoption(parser):
