@@ -47,8 +47,8 @@ def notebook(shell, request):
         select_figure_formats(shell, {"png"})  # as matplotlib's inline backend does
     shell.user_ns |= {
         "mhaviz": mhaviz,
-        "attention": mhaviz.attend("random", "a b c"),
-        "weights": np.full((2, 3, 3), 1 / 3),
+        "attention": mhaviz.attend(mhaviz.load("random", d_model=4, n_heads=1), "a b c"),
+        "weights": np.full((1, 3, 3), 1 / 3),
     }
 
     def run(cell):
