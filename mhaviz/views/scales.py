@@ -180,6 +180,8 @@ def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style
             return named[scale.name]
         keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.diverges)
         is_film = scale.colormap == FILM
+        if scale.name == WEIGHT:
+            style.require_vmax()
         if style.vmax is not None and (scale.name == WEIGHT or is_film):
             if style.vmax <= scale.low:
                 raise ArgumentError(

@@ -150,8 +150,3 @@ def test_names_keep_to_the_width(width, n_tokens, n_heads):
     sheet = heatmap_figure(attention_of(n_tokens, n_heads), Style(width=width))
     inside(sheet)
     assert inches(sheet)[0] == pytest.approx(width, abs=0.02)
-
-
-def test_a_width_is_a_number():
-    with pytest.raises(ArgumentError, match=r"width`: expected a number of inches, got '3\.3in'"):
-        Style(width="3.3in")

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+import mhaviz as package
 from mhaviz import ArgumentError
 from mhaviz.cli.app import COMMANDS, load_command
 from mhaviz.results.attention import Attention
@@ -103,7 +104,12 @@ def test_what_is_wrong_is_said(attention, look, message):
         attention.plot(**look)
 
 
-def test_the_looks_are_one_list(attention):
+def test_no_weight_is_above_1():
+    with pytest.raises(ArgumentError, match="`vmax`: expected a weight from 1e-30 to 1, or auto, got 3"):
+        package.matrices("random", "a b").plot(vmax=3)
+
+
+def test_the_looks_are_one_list():
     """The fields of ``Style``: of Python for editors, and, with the same defaults, of every command."""
     assert Looks.__annotations__.keys() == {one.name for one in fields(Style)}
     assert Style.of(dict.fromkeys(Looks.__annotations__)) == Style()
