@@ -23,7 +23,7 @@ from mhaviz.results.quantity import NORM, UNIFORM
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
-from mhaviz.views.scales import resolve
+from mhaviz.views.scales import resolve, resolve_maps
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
 
@@ -76,7 +76,7 @@ def changed(*values):
 @pytest.mark.parametrize(
     ("result", "style", "ends"),
     [
-        (attention_of(made_map("ab", "ab", np.float32([[[0.1256, 0.1], [0, 0.1]]]))), Style(), ("0", "0.126")),
+        (attention_of(made_map("ab", "ab", np.float32([[[0.1256, 0.01], [0, 0.01]]]))), Style(), ("0", "0.126")),
         (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 0]]]))), Style(vmax=0.1256), ("0", "≥ 0.126")),
         (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 1e-9]]]))), Style(log=True), ("≤ 1e-06", "1")),
         (changed(0.25, 0.1), Style(vmax=0.12), ("≤ -0.12", "≥ 0.12")),
@@ -95,6 +95,17 @@ def test_three_media_write_the_same_ends(show, result, style, ends):
     assert any(line.startswith(f"{low} ") and f" {high}" in line for line in lines)
     scale = contents_of(result, style).document["scales"][-1]
     assert scale["logEnds" if style.log else "ends"] == ends
+
+
+@pytest.mark.parametrize(("weights", "end"), [
+    (np.full((1, 3, 8), 1 / 8), 0.25), (np.full((1, 1, 2), 0.5), 1.0), (np.ones((2, 3, 1)), 1.0),
+    (np.array([[[0.4, 0.3, 0.3]]]), 2 / 3), (np.array([[[0.9, 0.05, 0.05]]]), 0.9),
+])  # fmt: skip
+def test_weights_that_are_nearly_equal_are_not_dark(weights, end):
+    """They have the middle of the scale, as none stands out; a scale up to the largest would make all navy."""
+    _, rows, columns = weights.shape
+    m = made_map([f"q{i}" for i in range(rows)], [f"k{i}" for i in range(columns)], weights.astype(np.float32))
+    assert resolve_maps([m], Style()).of(m).high == pytest.approx(end)
 
 
 def test_numbers_in_the_cells_of_a_page_have_the_decimals_of_a_figure():
