@@ -207,7 +207,7 @@ def panels_lines(
         on = defaultdict[str, list[str]](list)
         for panel in panels:
             on[panel.scale.range_text].append(panel.title)
-        ranges = "; ".join(f"{ends} {', '.join(titles)}" for ends, titles in on.items())
+        ranges = "; ".join(f"{', '.join(titles)} {ends}" for ends, titles in on.items())
         yield Text(f"{'scales' if len(on) > 1 else 'scale'}: {ranges}", DIM)
     if left := len(grid.panels) - len(panels):
         yield more_text(counted(left, "panel"))
