@@ -110,6 +110,7 @@ class Looks(TypedDict, total=False):
     width: float | None
     font_size: float | None
     title: str | None
+    room: str | None
 
 
 class Result(ShortRepr):
@@ -121,7 +122,8 @@ class Result(ShortRepr):
         Args:
             paths: names that end in .png, .svg or .pdf for a picture, or .json for all numbers. Maps also have .html, a
                 page for the browser, and .csv, .npz and .safetensors.
-            style: looks of pictures, as of ``plot``.
+            style: looks of pictures, as of ``plot``, and ``room``: "slide", "column" or "page", which a picture
+                fits, with fewer heads, or in several files, such as name.png and name-2.png.
 
         Raises:
             ArgumentError: a suffix is not a format of this result, or a look is invalid.

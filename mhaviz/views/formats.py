@@ -1,7 +1,7 @@
 """Output files: checks before the work starts, and writing in the format of each suffix."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
 from mhaviz.pages.labels import visible
-from mhaviz.pages.registry import FIGURE_SUFFIXES
+from mhaviz.pages.registry import FIGURE_SUFFIXES, MAP_SUFFIXES, RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
@@ -58,7 +58,7 @@ def _are_one(path: Path, other: Path) -> bool:
         return False
 
 
-def save_all(paths: Sequence[Path], result: object, style: "Style", **details: Any) -> list[str]:
+def save_all(paths: Sequence[Path], result: object, style: "Style", **details: Any) -> tuple[list[str], list[Path]]:
     """Write the result in the format of each path's suffix: all files, or none.
 
     Args:
@@ -68,26 +68,34 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
         details: further arguments of the function that makes its page.
 
     Returns:
-        Notices about the figure, such as fewer pixels than asked for.
+        Notices about the figure, such as fewer pixels than asked for, and the files: a picture that a room divides has
+        several for each path, named after it: name.png, name-2.png.
 
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
     """
-    from mhaviz.views.showing import figure_of
+    from mhaviz.views.showing import figures_of
 
     by_suffix = [(path, path.suffix.lower()) for path in paths]
-    sheet = figure_of(result, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else None
+    sheets = figures_of(result, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else []
 
-    def writer(suffix: str) -> Callable[[BinaryIO], object]:
-        if sheet and suffix in FIGURE_SUFFIXES:
-            return partial(sheet.save, suffix=suffix[1:])
-        if suffix == ".html":
+    def writers(path: Path, suffix: str) -> Iterator[tuple[Path, Callable[[BinaryIO], object]]]:
+        if suffix in FIGURE_SUFFIXES:
+            for number, sheet in enumerate(sheets, 1):
+                numbered = path.with_stem(f"{path.stem}-{number}") if number > 1 else path
+                yield numbered, partial(sheet.save, suffix=suffix[1:])
+        elif suffix == ".html":
             from mhaviz.views.html.page import write_html
 
-            return partial(write_html, result, style, **details)
-        from mhaviz.views.data import write_data
+            yield path, partial(write_html, result, style, **details)
+        else:
+            from mhaviz.views.data import write_data
 
-        return partial(write_data, result, suffix)
+            yield path, partial(write_data, result, suffix)
 
-    write_whole([(path, writer(suffix)) for path, suffix in by_suffix])
-    return sheet.notices if sheet else []
+    contents = [one for path, suffix in by_suffix for one in writers(path, suffix)]
+    files = [path for path, _ in contents]
+    if len(sheets) > 1:
+        check_outputs(files, RESULT_SUFFIXES + MAP_SUFFIXES)
+    write_whole(contents)
+    return list(dict.fromkeys(notice for sheet in sheets for notice in sheet.notices)), files

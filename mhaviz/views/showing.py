@@ -27,11 +27,19 @@ _MOST_IN_NOTEBOOK = 5_000_000
 
 def figure_of(result: object, style: Style | None = None, **details: Any) -> "Sheet":
     """Return the result as a figure; ``details``: further arguments of the function that makes its page."""
-    from mhaviz.views.figure.page import draw_page
+    (sheet, *others) = figures_of(result, style, **details)
+    if others:
+        raise ArgumentError(f"{parameter('room')}: expected what a single figure has room for; save it, in files")
+    return sheet
+
+
+def figures_of(result: object, style: Style | None = None, **details: Any) -> "list[Sheet]":
+    """Return the result as the figures that a room needs, or as one figure; ``details``: as in ``figure_of``."""
+    from mhaviz.views.figure.page import draw_pages
     from mhaviz.views.figure.sheet import house_style
 
     with house_style():
-        return draw_page(page_of(result, **details), style or Style(), entry_of(result).formats)
+        return draw_pages(page_of(result, **details), style or Style(), entry_of(result).formats)
 
 
 def view_of(result: object, style: Style | None = None, **details: Any) -> "RenderableType":
@@ -75,7 +83,7 @@ def save(result: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the result in the format of each path's suffix; see ``mhaviz.results.result.Result.save``."""
     result = _drawn(result)
     check_outputs(paths, entry_of(result).formats)
-    for notice in save_all(paths, result, Style.of(style)):
+    for notice in save_all(paths, result, Style.of(style))[0]:
         warnings.warn(notice, stacklevel=3)
 
 

@@ -11,6 +11,7 @@ from mhaviz.pages.colormaps import DIVERGING, INK
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches
+ROOMS = {"slide": (13.3, 7.5), "column": (3.3, 9.0), "page": (6.5, 9.0)}  # inches, width and height
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 _KINDS: Mapping[str, tuple[type, str]] = {
     "cmap": (str, "the name of a colormap"),
@@ -21,6 +22,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "width": (Real, "a number of inches, such as 3.3"),
     "font_size": (Real, "a number of points, such as 8"),
     "title": (str, "a text"),
+    "room": (str, f"a room among {', '.join(ROOMS)}"),
 }
 """What each look is, and the words for it in a message."""
 
@@ -45,10 +47,12 @@ class Style:
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
         title: replaces the title of the picture; "": no title.
+        room: name of the room in ``ROOMS`` that the picture fits, with fewer heads, or in several files; None: any.
 
     Raises:
-        ArgumentError: an attribute of another type, an unknown colormap, dpi below 20, columns below 1, vmax outside
-            1e-30 to 1e30, a width outside 1 to 100 inches, or a font size outside 2 to 72 points.
+        ArgumentError: an attribute of another type, an unknown colormap or room, a room with a width, dpi below 20,
+            columns below 1, vmax outside 1e-30 to 1e30, a width outside 1 to 100 inches, or a font size outside 2 to 72
+            points.
     """
 
     cmap: str = INK
@@ -59,6 +63,7 @@ class Style:
     width: float | None = None
     font_size: float | None = None
     title: str | None = None
+    room: str | None = None
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> "Style":
@@ -75,6 +80,10 @@ class Style:
             choice, default = getattr(self, name), self.__dataclass_fields__[name].default
             if choice is not default and not (isinstance(choice, kind) and isinstance(choice, bool) == (kind is bool)):
                 raise ArgumentError(f"{parameter(name)}: expected {expected}, got {quoted(choice)}")
+        if self.room is not None and self.room not in ROOMS:
+            raise ArgumentError(f"{parameter('room')}: expected {', '.join(ROOMS)}, got {quoted(self.room)}")
+        if self.room is not None and self.width is not None:
+            raise ArgumentError(f"{parameter('room')} has a width; leave out {parameter('width')}")
         check_colormap(self.cmap)
         for name, number, least in (("dpi", self.dpi, LEAST_DPI), ("columns", self.columns, 1)):
             if number is not None and number < least:
@@ -116,12 +125,12 @@ class LayoutStyle(Style):
     """Style of a page before it is enlarged to the chosen font size. Its sizes are not checked, as ``Style`` has.
 
     Attributes:
-        on_paper: whether ``width`` is that of a sheet of paper, which the user has not chosen.
-        heads_height: inches that the heads of a sheet of paper may take, down.
+        is_least: whether what has no room in ``width`` makes the page wider, as the user has not chosen it.
+        heads_height: inches that the heads of a page of a given height may take, down; None: any.
     """
 
-    on_paper: bool = False
-    heads_height: float = 0.0
+    is_least: bool = False
+    heads_height: float | None = None
 
     def __post_init__(self) -> None:
         """Check nothing."""

@@ -24,7 +24,7 @@ def test_all_formats_at_once_with_the_same_bytes_each_time(random_attention, tmp
         (tmp_path / name).mkdir()
         paths = [tmp_path / name / ("map" + suffix) for suffix in ALL]
         check_outputs(paths, ALL)
-        assert save_all(paths, attention, Style()) == []
+        assert save_all(paths, attention, Style()) == ([], paths)
         assert sorted((tmp_path / name).iterdir()) == sorted(paths)
         contents.append({path.suffix: path.read_bytes() for path in paths})
     first, second = contents

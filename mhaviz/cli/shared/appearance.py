@@ -18,6 +18,10 @@ long_option = partial(typer.Option, rich_help_panel="Long inputs")
 class PictureOptions:
     """Options for how a picture without colours of numbers is drawn: fields of ``Style``, as in the classes below."""
 
+    room: Annotated[
+        str | None,
+        look_option("--for", metavar="slide|column|page", help="Fits a slide, or a column or page of a paper."),
+    ] = None
     dpi: Annotated[int, look_option(help="Pixels per inch.")] = Style.dpi
     width: Annotated[
         Any,

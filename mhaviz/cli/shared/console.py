@@ -21,6 +21,7 @@ _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: room for a path; more t
 
 _OTHER_NAMES = {
     "causal": "--mask",
+    "room": "--for",
     "device_map": "--device",
     "max_memory": "--device",
     "revision": "--model NAME@REVISION",

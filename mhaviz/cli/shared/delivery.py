@@ -107,10 +107,10 @@ class Delivery:
 
         style = style or Style()
         with self.working("writing"):
-            notices = save_all(self.paths, result, style, **details)
+            notices, saved = save_all(self.paths, result, style, **details)
         self.tell(*filter(None, [notice]))
         self.tell(*notices, always=True)
-        self.tell(*(f"saved {path}" for path in self.paths))
+        self.tell(*(f"saved {path}" for path in saved))
         if self.json:
             from mhaviz.views.data import document, write_json
 

@@ -9,6 +9,7 @@ from mhaviz.pages.blocks import Matrices, Title
 from mhaviz.pages.labels import title_places
 from mhaviz.pages.margins import Margin, key_margin, query_margin
 from mhaviz.pages.panels import Panel, Scale
+from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
@@ -17,6 +18,7 @@ from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.mosaic import (
     BESIDE,
     GAP,
+    HIGH,
     LABELS_UP_TO,
     LEAST_LABEL,
     LEAST_PITCH,
@@ -31,6 +33,7 @@ from mhaviz.views.figure.mosaic import (
     Space,
     decide_mosaic,
     draw_mosaic,
+    has_labels,
     thinned_places,
     write_sides,
 )
@@ -265,7 +268,7 @@ def decide_heads(
     """
     m = block.maps[0]
     numbers = m.is_whole or m.quantity.is_signed or any(one.weights.max() >= _LEAST_NUMBER for one in block.maps)
-    lies = style.is_narrow or style.on_paper  # the colour bar, as room across is short
+    lies = style.is_narrow or style.heads_height is not None  # the colour bar, as room across is short
     around = 2 * MARGIN + (0.0 if lies else BESIDE + _OF_HEADS)
     columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
     space = Space(
@@ -280,7 +283,7 @@ def decide_heads(
     )
     is_alone, room = len(block.panels) == 1, style.width or math.inf
     table = measure_table(block.table, fonts, is_alone, room - 2 * MARGIN) if block.table else None
-    beside = is_alone and room >= _BESIDE_TABLE
+    beside = is_alone and room >= _BESIDE_TABLE and not style.is_least  # a map is not made smaller for its sake
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and room >= _WIDE:
         margins = key_margin(m), query_margin(m)
@@ -289,7 +292,7 @@ def decide_heads(
         column = _COLUMN / stacked - _TITLED if style.is_narrow else 0.0
         room = max(style.width - around, THUMB)
         space = replace(space, width=room, larger=_MOST_LARGER, column=column)
-        if style.on_paper:
+        if style.heads_height is not None:
             space = replace(space, height=style.heads_height / stacked, fills=True)
     elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * len(block.panels))))
@@ -303,6 +306,10 @@ def decide_heads(
             cells.append(((space.width - left + GAP) / columns - GAP) / longest)
         space = replace(space, cell=min(cells), left=left, columns=columns)
     layout = decide_mosaic(len(block.panels), m.rows, m.columns, space, text_length, numbers)
+    if style.is_least and style.heads_height is None and not columns:  # fewer side by side where that spares labels
+        fewer = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1) if _lacks(layout, m))
+        larger = (decide_mosaic(len(block.panels), m.rows, m.columns, one, text_length, numbers) for one in fewer)
+        layout = next((one for one in larger if one.height * stacked < HIGH and not _lacks(one, m)), layout)
     across = 0.0
     if like:  # heads with the same number stand above each other
         gap, pitch = layout.gap, max(part.layout.keys.cells for part in like) * layout.keys.cell + layout.gap
@@ -326,6 +333,12 @@ def decide_heads(
         margins=margins,
         is_narrow=lies,
     )
+
+
+def _lacks(layout: MosaicLayout, m: AttentionMap) -> bool:
+    """Return whether labels of tokens are left out."""
+    sides = (m.rows, layout.queries), (m.columns, layout.keys)
+    return any(has_labels(axis) and len(side.marks) < len(axis) for axis, side in sides)
 
 
 def painted(part: MosaicPart, scales: Scales) -> MosaicPart:
@@ -393,7 +406,7 @@ def decide_panels(
         widest = min(max(room / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
-        least = THUMB if style.on_paper else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
+        least = THUMB if style.heads_height is not None else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if room / n - GAP >= least), default=1)
         across = -(-block.most_across // -(-block.most_across // across))
         most = math.inf if features or not style.is_narrow else len(block.columns) * _NARROW_CELL

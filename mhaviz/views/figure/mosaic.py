@@ -23,7 +23,8 @@ from mhaviz.views.measures import DRAWN_WIDER, POINTS, SMALL, snap
 
 VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
 LABELS_UP_TO = 60  # most tokens of an axis with a label each
-MOST_WIDTH = 24.0  # inches; wider pages cannot be read on paper or in a talk
+MOST_WIDTH = 24.0  # inches of a page before cells share pixels
+HIGH = 14.0  # inches of a page from which on a notice says so
 BESIDE = 0.15  # inches between a mosaic and its colour bar
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; labels without room for the least are left out or cut

@@ -207,7 +207,12 @@ def most_peaked(maps: Sequence[AttentionMap]) -> int:
 
     Columns of ``AttentionMap.aside`` do not count, unless there are no others.
     """
-    return int(np.argmax([_peak(m, weights) for m in maps for weights in m.weights]))
+    return int(np.argmax(peaks(maps)))
+
+
+def peaks(maps: Sequence[AttentionMap]) -> list[float]:
+    """Return what ``most_peaked`` compares, of each head."""
+    return [_peak(m, weights) for m in maps for weights in m.weights]
 
 
 def _peak(m: AttentionMap, weights: NDArray[np.float32]) -> float:

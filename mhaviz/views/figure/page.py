@@ -39,10 +39,11 @@ from mhaviz.views.figure.heads import (
     written_texts,
 )
 from mhaviz.views.figure.measuring import wrap
-from mhaviz.views.figure.mosaic import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, has_labels
+from mhaviz.views.figure.mosaic import HIGH, LEAST_PITCH, MOST_WIDTH, PAGE_SHAPE, has_labels
 from mhaviz.views.figure.number_grid import number_layout
 from mhaviz.views.figure.overview import OverviewPart, decide_overview, is_overview
 from mhaviz.views.figure.patches import with_plain
+from mhaviz.views.figure.rooms import pages_in_room
 from mhaviz.views.figure.sheet import (
     FOOT_LINE,
     INK,
@@ -59,7 +60,7 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales, resolve
-from mhaviz.views.style import LayoutStyle, Style
+from mhaviz.views.style import ROOMS, LayoutStyle, Style
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
@@ -70,8 +71,94 @@ _HEADING = 10.0  # font size in points
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_STACK = 2.8  # inches of the right one of two stacks side by side
-_LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches of the heads of a page, down; and by which they shrink at least
+_LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
+_LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """A page that has been laid out.
+
+    Attributes:
+        plan: its layout, in inches before it is enlarged by ``zoom``.
+        scales, fonts, style: what it is drawn with.
+        zoom: chosen font size / usual font size.
+        crop: inches of the usual margin that are cut off at each side.
+        most: most inches of its height; None: any.
+    """
+
+    plan: "_Plan"
+    scales: Scales
+    fonts: Fonts
+    style: LayoutStyle
+    zoom: float
+    crop: float
+    most: float | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is at most as high as it may be, with heads that are not too small to be read."""
+        layouts = (part.layout for part in _mosaics([part for part, *_ in self.plan.places]) if _is_mosaic(part))
+        are_legible = all(one.tile_width >= min(_LEAST_HEAD, one.keys.cells * LEAST_PITCH) - _HAIR for one in layouts)
+        return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
+
+
+def _is_mosaic(part: MosaicPart) -> bool:
+    """Return whether a part is of heads of which none is enlarged."""
+    return _has_heads(part) and not isinstance(part, OverviewPart)
+
+
+def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> list[Sheet]:
+    """Draw a page as ``draw_page`` does, on the sheets of the size of the style's room that it takes."""
+    if style.room is None:
+        return [draw_page(page, style, formats)]
+
+    def fits(part: Page) -> bool:
+        if not part.blocks:
+            return True
+        try:
+            return _lay_out(part, style).fits
+        except ArgumentError:  # it is too wide
+            return False
+
+    _lay_out(replace(page, blocks=page.blocks[:0]), style)
+    return [draw_page(one, style, formats) for one in pages_in_room(page, fits)]
+
+
+def _lay_out(page: Page, style: Style) -> _Laid:
+    """Lay out a page at the resolution of the style. Raises ArgumentError if it is narrower than what is drawn."""
+    zoom, crop, most = (style.font_size or BODY) / BODY, 0.0, None
+    across, down = (style.width, None) if style.room is None else ROOMS[style.room]
+    if across is not None:  # the document around it has margins
+        crop = MARGIN - _LEAST_MARGIN
+    width = None if across is None else snap(across / zoom, style.dpi * zoom) + 2 * crop
+    given = {**vars(style), "dpi": round(style.dpi * zoom), "width": width}
+    if down is not None:
+        most = down / zoom + 2 * crop
+    elif page.fits_paper and width is None:
+        given["width"], most = (inches / zoom for inches in _PAPER)
+    layout = LayoutStyle(**given, is_least=most is not None and style.room is None, heads_height=most)
+    page = with_plain(page, layout.is_narrow)
+    scales = resolve(page, {}, layout)
+    fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
+    if layout.is_narrow:
+        fonts = replace(fonts, label_cells=NARROW_CELLS)
+    plan = _plan(page, scales, fonts, layout)
+    if layout.width is None and plan.width > PAGE_WIDTH / zoom:
+        layout = replace(layout, is_least=True, width=PAGE_WIDTH / zoom)
+        plan = _plan(page, scales, fonts, layout)
+    if most and plan.height > most and plan.heads_height > _LEAST_OF_HEADS:
+        low, high = _LEAST_OF_HEADS, most  # inches of the heads
+        layout = replace(layout, heads_height=low)
+        plan = _plan(page, scales, fonts, layout)
+        while plan.height <= most and high - low > _HAIR:
+            larger = replace(layout, heads_height=(low + high) / 2)
+            if (trial := _plan(page, scales, fonts, larger)).height <= most:
+                low, layout, plan = (low + high) / 2, larger, trial
+            else:
+                high = (low + high) / 2
+    return _Laid(plan, scales, fonts, layout, zoom, crop, most)
 
 
 def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> Sheet:
@@ -80,25 +167,11 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
     Raises:
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn.
     """
-    zoom, crop = (style.font_size or BODY) / BODY, 0.0
-    if style.width is not None:  # the document around it has margins
-        crop = MARGIN - _LEAST_MARGIN
-    width = None if style.width is None else snap(style.width / zoom, style.dpi * zoom) + 2 * crop
-    style = LayoutStyle(**{**vars(style), "dpi": round(style.dpi * zoom), "width": width})
-    if page.fits_paper and width is None:
-        across, down = (inches / zoom for inches in _PAPER)
-        style = replace(style, on_paper=True, width=across, heads_height=down)
+    laid = _lay_out(page, style)
+    plan, scales, fonts, zoom = laid.plan, laid.scales, laid.fonts, laid.zoom
+    is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
+    style, asked = laid.style, laid.style.dpi
     page = with_plain(page, style.is_narrow)
-    scales = resolve(page, {}, style)
-    remark = page.reading(Drawn())
-    fonts, asked = Fonts.covering([*_texts(page), style.title or "", page.footnote, remark]), style.dpi
-    if style.is_narrow:
-        fonts = replace(fonts, label_cells=NARROW_CELLS)
-    plan = _plan(page, scales, fonts, style)
-    while style.on_paper and plan.height > _PAPER[1] / zoom and style.heads_height > _LEAST_OF_HEADS:
-        left = plan.heads_height - (plan.height - _PAPER[1] / zoom)  # as the heads take all that they can
-        style = replace(style, heads_height=max(min(left, style.heads_height - _HAIR), _LEAST_OF_HEADS))
-        plan = _plan(page, scales, fonts, style)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in heads(page.blocks) for m in block.maps]
@@ -113,14 +186,15 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
         plan = _plan(page, scales, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, title_size(_titles(plan), fonts))
     sheet.notices += plan.notices
-    if style.on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
+    if is_on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
         size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
         sheet.notices.append(f"the picture is {size} inches, more than a page; a .html file has all on one")
-    if plan.height > MOST_HEIGHT:
+    if plan.height > HIGH / zoom:
         choices = " and ".join(parameter(name) for name in ("layer", "head") if is_accepted(name))
         sheet.notices.append(
             f"the picture is {plan.height * zoom:.0f} inches high, more than anybody sees at once; draw fewer sentences"
             + f", or choose by {choices}" * bool(choices)
+            + f"; {parameter('room')} divides it" * is_accepted("room")
             + "; a .html file has all on one page" * (".html" in formats)
         )
     if style.dpi < asked:
@@ -278,9 +352,10 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
 
     parts = [part for block in blocks for part in (beside(block) if isinstance(block, Stacks) else [decide(block)])]
     of_panels = [part for part in parts if isinstance(part, MosaicPart) and not part.block.maps]
-    if style.width is not None:  # each has its own number of columns
-        return parts
-    return [part.aligned(of_panels) if part in of_panels else part for part in parts]
+    in_columns: list[Part] = [
+        part.aligned(of_panels) if isinstance(part, MosaicPart) and part in of_panels else part for part in parts
+    ]
+    return in_columns if all(part.width <= _room(style) for part in in_columns) else parts
 
 
 def _has_others(page: Page) -> bool:
@@ -350,14 +425,14 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     )
     if style.width is not None:
         needed = 2 * MARGIN + across
-        if needed > style.width + _ROUNDING and not style.on_paper:
+        if needed > style.width + _ROUNDING and not style.is_least:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
                 + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_accepted("columns") else "")
             )
-        width = max(style.width, needed - _ROUNDING) if style.on_paper else style.width
+        width = max(style.width, needed - _ROUNDING) if style.is_least else style.width
     lines = len(title_lines(title, width, fonts)) - 1
     places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
@@ -397,7 +472,7 @@ def _abreast(parts: list[Part], style: Style) -> list[Part]:
     if style.width is not None or high <= _MOST_STACKED or mosaics != parts:
         return parts
     wide = max(_LEAST_ABREAST, *(part.width for part in mosaics))
-    n = min(int(math.sqrt(PAGE_SHAPE * high / wide)), int(MOST_WIDTH / wide))
+    n = min(int(math.sqrt(PAGE_SHAPE * high / wide)), int(PAGE_WIDTH / wide))
     if n < 2:
         return parts
     rows = (mosaics[i : i + n] for i in range(0, len(mosaics), n))

@@ -205,12 +205,12 @@ def test_where_a_page_has_no_room_equally_many_cells_share_a_pixel(reduction):
     m = long_map(4, (0, 8192), (0, 8192), (1024, 1024), reduction=reduction)
     sheet = figure(m, style=replace(AUTO, columns=4))
     drawn = np.asarray(tiles(sheet)[2].get_array())
-    blocks = m.weights[2].reshape(512, 2, 512, 2)
+    blocks = m.weights[2].reshape(256, 4, 256, 4)
     expected = blocks.sum(axis=3).mean(axis=1) if reduction == "mass" else blocks.max(axis=(1, 3))
     np.testing.assert_allclose(drawn, expected, rtol=CLOSE)
     says = {
-        "mass": "the mean over up to 16 queries of their weight on up to 16 keys",
-        "max": "the largest of up to 16 × 16",
+        "mass": "the mean over up to 32 queries of their weight on up to 32 keys",
+        "max": "the largest of up to 32 × 32",
     }
     assert any(says[reduction] in text for text in texts(sheet))
 
@@ -336,7 +336,7 @@ def test_the_summary_is_a_table_under_several_heads():
 
 
 def test_the_summary_of_one_head_stands_beside_it():
-    sheet = figure(long_map(1, summary=True))
+    sheet = figure(long_map(1, summary=True), style=replace(AUTO, width=12))
     places = {text.get_text(): text.get_position() for text in sheet.page.texts}
     _, right, bottom, top = tiles(sheet)[0].get_extent()
     x, y = places["mean entropy"]

@@ -64,12 +64,12 @@ def test_pages_have_a_largest_number_of_pixels(heads, tokens, size, columns):
 
 
 def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
-    drawn = heatmap_figure(layers_of(2, 12, 200), Style(dpi=900, columns=12))
+    drawn = heatmap_figure(layers_of(2, 12, 200), Style(dpi=2000, columns=12))
     assert drawn.width * drawn.height * drawn.dpi**2 <= MOST_AREA
     assert drawn.dpi * max(drawn.width, drawn.height) <= MOST_PIXELS
     assert re.fullmatch(
-        r"drawn at \d+ dpi instead of 900: a picture has at most 16,384 pixels a side and 50 million in all",
-        drawn.notices[0],
+        r"drawn at \d+ dpi instead of 2000: a picture has at most 16,384 pixels a side and 50 million in all",
+        drawn.notices[-1],
     )
 
 

@@ -1,0 +1,124 @@
+"""Pictures for a slide, a column and a page: their size, their letters, what they leave out, and their files."""
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from drawn import images, inside, texts
+from looking import attend, encoded, traced
+from matplotlib.text import Text
+from PIL import Image
+
+from mhaviz.analyses.explanation import explain
+from mhaviz.analyses.matrices import layer_matrices
+from mhaviz.analyses.projections import compare_projections
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.views.figure.artists import Numbers
+from mhaviz.views.showing import figure_of, figures_of
+from mhaviz.views.style import Style
+
+SIZES = {"slide": (13.3, 7.5), "column": (3.3, 9.0), "page": (6.5, 9.0)}  # inches
+LONG = " ".join(f"Wort{i}teil" for i in range(40))
+
+
+@cache
+def record(name):
+    layer = RandomLayer(8, 4, device_name="cpu")
+    return {
+        "1": lambda: attend(RandomLayer(8, 1), ["the cat sat"]),
+        "12": lambda: attend(RandomLayer(24, 12), ["the cat sat on the mat"]),
+        "72": lambda: attend(RandomLayer(72, 72), ["the cat sat on the mat"]),
+        "long": lambda: attend(RandomLayer(16, 8), [LONG]),
+        "sentences": lambda: attend(RandomLayer(16, 4), [f"{word} sat on the mat" for word in "abcdefg"]),
+        "trace": lambda: traced(layer, WORKED_EXAMPLE),
+        "matrices": lambda: layer_matrices(*encoded(layer, [WORKED_EXAMPLE[0]]), (0, 1)),
+        "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
+        "projections": lambda: compare_projections(layer.projection_inputs(WORKED_EXAMPLE[0]), include_self=False),
+    }[name]()
+
+
+def letters(sheet):
+    sizes = [text.get_fontsize() for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
+    return sizes + [one.font.get_size_in_points() for one in sheet.page.collections if isinstance(one, Numbers)]
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "n_files"),
+    [
+        *((name, room, 1) for name in ("1", "12") for room in SIZES),
+        ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
+        ("sentences", "column", 3),
+        ("trace", "column", 3), ("matrices", "page", 6),
+        ("explanation", "column", 2), ("projections", "column", 2),
+    ],
+)  # fmt: skip
+def test_a_picture_fits_its_room(name, room, n_files):
+    sheets = figures_of(record(name), Style(room=room, dpi=50))
+    width, height = SIZES[room]
+    for sheet in sheets:
+        across, down = sheet.get_size_inches()
+        assert across == pytest.approx(width, abs=0.03)
+        assert down <= height + 0.03
+        assert min(letters(sheet)) >= 6 - 1e-6
+        inside(sheet)
+    assert len(sheets) == n_files
+
+
+def test_the_heads_of_a_room_are_the_strongest():
+    attention = record("72")
+    (sheet,) = figures_of(attention, Style(room="column", dpi=50))
+    drawn = {int(re.sub(r".*H", "", image.get_label())) for image in images(sheet, "L0 H")}
+    peaks = attention.maps[0].weights[:, :, 1:].max(axis=2).mean(axis=1)  # the first key aside
+    assert drawn == set(np.argsort(-peaks)[: len(drawn)].tolist())
+    assert 4 <= len(drawn) < 72
+    assert f"the {len(drawn)} strongest of 72 heads" in " ".join(texts(sheet)[::-1])
+
+
+def test_every_part_is_in_one_of_the_files():
+    trace = record("trace")
+    steps = [text for sheet in figures_of(trace, Style(room="column", dpi=50)) for text in labelled(sheet)]
+    assert steps == [f"step {step.name}" for step in trace.steps]
+    sentences = [image for sheet in figures_of(record("sentences"), Style(room="column", dpi=50))
+                 for image in images(sheet, "L0 H")]  # fmt: skip
+    assert len(sentences) == 7 * 4
+
+
+def labelled(sheet):
+    return [text.get_label() for text in sheet.page.texts if text.get_label().startswith("step ")]
+
+
+def test_files_are_numbered_and_written_together(tmp_path):
+    record("trace").save(tmp_path / "t.png", tmp_path / "t.svg", tmp_path / "t.json", room="column", dpi=50)
+    names = ["t-2.png", "t-2.svg", "t-3.png", "t-3.svg", "t.json", "t.png", "t.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    with Image.open(tmp_path / "t-2.png") as image:
+        assert image.size[0] / image.info["dpi"][0] == pytest.approx(3.3, abs=0.03)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / "t-2.png").mkdir()
+    with pytest.raises(MhavizError, match=r"cannot write .*t-2.png: it is a folder"):
+        record("trace").save(tmp_path / "t.png", room="column", dpi=50)
+    assert [path.name for path in tmp_path.iterdir()] == ["t-2.png"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"room": "poster"}, "`room`: expected slide, column, page, got 'poster'"),
+        ({"room": "slide", "width": 3.3}, "`room` has a width; leave out `width`"),
+    ],
+)
+def test_rooms_that_are_none(wrong, message):
+    with pytest.raises(ArgumentError, match=message):
+        Style(**wrong)
+
+
+@pytest.mark.parametrize("name", ["long", "72", "matrices", "explanation", "projections"])
+def test_a_picture_without_a_room_is_no_wider_than_a_slide(name):
+    sheet = figure_of(record(name), Style(dpi=50))
+    assert sheet.get_figwidth() <= 10 + 1e-6
+    assert min(letters(sheet)) >= 6 - 1e-6
+    is_high = sheet.get_figheight() > 14
+    assert any("inches high" in notice for notice in sheet.notices) == is_high
