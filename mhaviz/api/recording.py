@@ -177,6 +177,7 @@ class Recording(ContextDecorator):
     def __enter__(self) -> "Recording":
         watching = self._watch.watching()
         watching.__enter__()
+        _open.append(self)  # whose callbacks do not keep it alive
         vars(self._entered).setdefault("stack", []).append(watching)
         return self
 
@@ -184,6 +185,7 @@ class Recording(ContextDecorator):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered.stack.pop().__exit__(kind, error, traceback)
+        del _open[next(i for i, one in enumerate(_open) if one is self)]
         if self._on_notice is not None:
             for line in self.notices:
                 if line not in self._told:
@@ -885,6 +887,10 @@ class Recording(ContextDecorator):
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
+
+
+_open: list["Recording"] = []
+"""Recordings that have been entered, as often as they have been."""
 
 
 def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:

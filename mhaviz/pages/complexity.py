@@ -56,7 +56,7 @@ def _time_text(order: TimeOrder) -> str:
         return f"{order.verdict} time at {at}"
     if order.verdict == "mixed":
         return "more time at some lengths and less at others"
-    return "" if order.verdict == "unmeasured" else "more time beyond an N that is not known: passes disagree"
+    return "" if order.verdict == "unmeasured" else "whether more time is not known: passes disagree"
 
 
 def _range_text(low: float, high: float) -> str:

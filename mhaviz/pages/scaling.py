@@ -68,7 +68,9 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
     unscaled, scaled = c.unscaled.statistics[i], c.scaled.statistics[i]
     rows = tuple((s.name, s.write(unscaled), s.write(scaled)) for s in STATISTICS)
     n_rows = len(c.queries)
-    notes = f"rows: the {scaled.rows:,} of {n_rows:,} that see more than one key" if scaled.rows < n_rows else ""
+    notes = (
+        f"rows that count: {scaled.rows:,} of {n_rows:,}, those with a choice of keys" if scaled.rows < n_rows else ""
+    )
     return Table(columns, rows, notes=notes)
 
 

@@ -162,12 +162,14 @@ class AttentionMap(Result):
                 f"{parameter('size')} {max(len(self.rows.tokens), len(self.columns.tokens))}"
             )
         hidden = np.zeros(self.weights.shape[1:], bool) if self.hidden is None else self.hidden
-        unknown = ~hidden & ~self._has_weight & self._has_weight.any(axis=1, keepdims=True)
+        has_none = self.weights == 0  # n_heads rows columns
+        unknown = ~hidden & has_none & ~has_none.all(axis=2, keepdims=True)
         if unknown.any():
-            query, key = np.argwhere(unknown)[0]
+            place, query, key = np.argwhere(unknown)[0]
             raise ArgumentError(
                 f"{self.name}: expected queries that weigh all keys, or all earlier ones, got no weight of query "
-                f"{query} on key {key}: whether a mask hides it, and so how many keys are seen, is not known"
+                f"{query} on key {key} in head {self.heads[place]}: whether a mask hides it or the weight is too small "
+                f"for its type, and so how many keys are seen, is not known; leave the head out"
             )
         n_seen = (~hidden).sum(axis=1, keepdims=True)
         ratios = (self.weights * n_seen).astype(np.float32)

@@ -133,7 +133,7 @@ def _of_maps(
         style.require_vmax()
     drawn: dict[Scale, list[AttentionMap]] = {}
     for m in maps:
-        drawn.setdefault(group_scale(m), []).append(_without_missing(_drawn(m, cells.get(id(m)))))
+        drawn.setdefault(group_scale(m), []).append(without_missing(_drawn(m, cells.get(id(m)))))
     scales = {}
     for group, alike in drawn.items():
         scale = _scale_of(alike[0])(style, alike)
@@ -157,7 +157,7 @@ def _drawn(m: AttentionMap, cells: tuple[int, int] | None) -> AttentionMap:
     return pool_map(m, *cells) if cells and _are_sums(m) else m
 
 
-def _without_missing(m: AttentionMap) -> AttentionMap:
+def without_missing(m: AttentionMap) -> AttentionMap:
     """Return the map with 0 for NaN, which has no place on a scale."""
     return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
 

@@ -1,4 +1,4 @@
-// Numbers as texts, by the rules of Python's mhaviz.pages.numbers: a number is written alike in all media.
+// Numbers as texts, by the rules of Python's mhaviz.pages.numbers: a finite number is written alike in all media.
 
 const LEAST_POWER = -4; // powers of ten of the first digit of numbers that are written without an exponent
 const END_POWER = 6;

@@ -54,7 +54,7 @@ def test_only_random_weights_show_what_scaling_is_for(source, rows, title):
 def test_rows_without_a_choice_of_keys_are_neither_saturated_nor_counted():
     page = scaling_page(compared(RANDOM, 3, 1, n_rows=7))
     assert page.title == "Unscaled scores saturate 3 of 7 rows of the softmax, scaled ones 1"
-    assert table_of(page).notes == "rows: the 7 of 8 that see more than one key"
+    assert table_of(page).notes == "rows that count: 7 of 8, those with a choice of keys"
     assert table_of(scaling_page(compared(RANDOM, 3, 1))).notes == ""
 
 

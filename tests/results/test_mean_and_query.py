@@ -85,8 +85,12 @@ def test_weights_beside_an_even_share(kind, reach):
 def test_weights_of_keys_that_may_be_hidden_have_no_even_share():
     """Of documents in one row, a query sees its own: which keys a mask hides, the weights of 0 alone do not tell."""
     weights = np.kron(np.eye(2), np.full((3, 3), 1 / 3))[None].astype(np.float32)
-    with pytest.raises(ArgumentError, match="no weight of query 0 on key 3: whether a mask hides it"):
-        AttentionMap(weights, Axis.of("abcdef"), Axis.of("abcdef"), "self").times_uniform()
+    of_heads = np.concatenate([np.full((1, 6, 6), 1 / 6, np.float32), weights])
+    for some, head in ((weights, 0), (of_heads, 1)):
+        with pytest.raises(
+            ArgumentError, match=f"no weight of query 0 on key 3 in head {head}: whether a mask hides it"
+        ):
+            AttentionMap(some, Axis.of("abcdef"), Axis.of("abcdef"), "self").times_uniform()
 
 
 def test_special_keys_are_seen_too(mhaviz):

@@ -452,11 +452,6 @@ def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:
     return {module: common_name(group) or "" for group in groups for module in group}
 
 
-def _without_missing(m: AttentionMap) -> AttentionMap:
-    """Return the map with 0 for NaN, which has no place on a scale."""
-    return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
-
-
 def _joined(tokens: Tokens) -> list[int]:
     """Return the positions of tokens that continue the word before them, if tokens begin with their blanks."""
     outside = set(tokens.special)
