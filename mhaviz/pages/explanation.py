@@ -15,7 +15,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
 
 _LONG = 1e5  # from here on a number with two decimals is longer than one with an exponent
-_QUOTED, _BAR, _STUDY = 24, 16, 100  # characters of a token, of a bar, and of the line that says what is studied
+_QUOTED, _BAR, _STUDY = 24, 16, 140  # characters of a token, of a bar, and of the line that says what is studied
 MOST_KEYS = 16  # of a longer sentence, the keys with the largest weights are shown, and the sum of the others
 
 
