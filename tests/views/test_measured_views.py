@@ -154,7 +154,7 @@ def lines(axes):
         (TimeOrder("more", (64, 512, 4096)), ", more time at all N measured from 64 to 4,096"),
         (TimeOrder("less", (64,)), ", less time at N = 64"),
         (TimeOrder("mixed", (64, 512, 4096)), ", more time at some lengths and less at others"),
-        (TimeOrder("unclear", (64, 512, 4096)), ", more time beyond an N that is not known: passes disagree"),
+        (TimeOrder("unclear", (64, 512, 4096)), ", whether more time is not known: passes disagree"),
         (UNMEASURED, ""),
     ],
 )

@@ -395,7 +395,8 @@ def decide_panels(
     labels = space.widest(fonts.labels(block.rows.tokens.texts), BODY) + space.beside_name
     labels += _ids_width(block, BODY) + _AFTER_IDS if block.ids else 0.0
     room = (style.width or PAGE_WIDTH) - 2 * MARGIN - labels
-    if not style.is_narrow:
+    lies = style.is_narrow or style.is_least  # the colour bar, as room across is short
+    if not lies:
         beside = (sum(map(scale_width, scales)) for scales in _by_row(bars, panels, across).values())
         room -= BESIDE + max(beside, default=0.0)
     is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
@@ -447,7 +448,7 @@ def decide_panels(
         layout = replace(layout, queries=replace(layout.queries, room=room))
     pitch = titles + GAP
     layout = layout.spread(pitch if style.width is None else min(pitch, room / across))
-    return MosaicPart(block, block.title, "", layout, panels, bars, style.is_narrow)
+    return MosaicPart(block, block.title, "", layout, panels, bars, lies)
 
 
 def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapping[int, list[Scale]]:
