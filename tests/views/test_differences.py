@@ -93,8 +93,9 @@ def test_what_is_hidden_and_which_layer_it_is(show, random_map):
     maps = [[random_map(1, "abc", kind="masked", seed=s, layer=i, reach=(None, 1)[i]) for i in (0, 1)] for s in (0, 5)]
     difference = compare(*(Attention(Source("s"), tuple(map(hiding, layers))) for layers in maps))
     hidden = "hidden keys, later, or more than 1 position away in layer 1"
-    drawn = [text.get_text() for text in difference_figure(difference).page.texts]
-    assert any(text.endswith(f"outside the thin outline: {hidden}") for text in drawn)
+    lines = difference_figure(difference).page.texts[::-1]  # those of the foot are written from the last up
+    drawn = " ".join(text.get_text() for text in lines)
+    assert f"outside the thin outline: {hidden}" in drawn
     for colour in ("truecolor", None):
         shown = " ".join(show(difference_view(difference), 200, colour).split())
         assert f"·: {hidden}" in shown

@@ -282,7 +282,8 @@ def test_every_layer_hides_what_its_own_window_hides(random_map, kind, cells):
     for i, image in enumerate(images):
         assert (np.isnan(np.ma.filled(image.get_array(), np.nan)) == hidden[i // 2]).all()
     where = "outside the thin outline: hidden keys," + " later, or" * (kind == "masked")
-    assert any(f"{where} more than 1 position away in layer 1" in text.get_text() for text in sheet.page.texts)
+    drawn = " ".join(text.get_text() for text in sheet.page.texts[::-1])  # lines of the foot, from the last up
+    assert f"{where} more than 1 position away in layer 1" in drawn
 
 
 def test_the_terminal_hides_what_the_window_of_a_layer_hides(show, random_map):
