@@ -46,7 +46,7 @@ class ObservedCall:
         weighted: for weights that the program computes itself, returns their product with values; only valid during the
             call. None, or a result of None: not known.
         nan: bool, (batch_size, q_length), True for queries whose softmax is NaN in the program, as they see no key, and
-            whose weights in the call are 0; None: none.
+            whose weights in the call are 0; None: as all False.
         order: roles of the program's own axes.
         place: where in the program it ran.
     """

@@ -145,7 +145,7 @@ def reading_text(changes: Sequence[AttentionMap], drawn: Drawn) -> str:
 def cell_text(m: AttentionMap, drawn: Cells) -> str:
     """Return what a cell of a picture shows; "" if it is the change of one number."""
     farthest, name = "the change farthest from 0", m.quantity.name
-    if drawn.are_tokens or (m.is_pooled and m.quantity.reduction == "mass"):
+    if drawn.are_tokens or m.are_sums:
         return cells_text(drawn, name)
     if not m.is_pooled:
         return f"each cell is {farthest} of up to {drawn.rows.widest:,} × {drawn.columns.widest:,}"

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.numbers import fixed, short
-from mhaviz.pages.pooling import pool_mass, pool_strongest
+from mhaviz.pages.pooling import pool_hidden, pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
-from mhaviz.results.axis import cell_edges
 
 WEIGHT = "weight"  # name of the scale whose end a user may choose
 CROSS = "×"  # mark of a dropped weight
@@ -199,14 +198,9 @@ class Panel:
         if self.queries is None:
             values = pool_strongest(self.shown, rows, columns)
         else:
-            q_cells, k_cells = (
-                cell_edges(n_rows, min(rows, n_rows))[:-1],
-                cell_edges(n_columns, min(columns, n_columns))[:-1],
-            )
-            values = pool_mass(self.values, self.queries, q_cells, k_cells)
+            values = pool_mass(self.values, self.queries, rows, columns)
             if self.hidden is not None:
-                of_keys = np.logical_and.reduceat(self.hidden, k_cells, axis=1)
-                values = blanked(values, np.logical_and.reduceat(of_keys, q_cells, axis=0))
+                values = blanked(values, pool_hidden(self.hidden, rows, columns))
         return Panel(self.title, values, self.scale, self.aside, image=self.image)
 
     @property
@@ -233,24 +227,20 @@ def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     return tuple(head_name(attention_map.layer, head) for head in attention_map.heads)
 
 
-def scale_group(m: AttentionMap) -> str:
-    """Return a name that maps on one scale share: weights, means, largest weights and rollouts each have their own."""
-    if m.quantity.is_signed:
-        return "change"
-    return f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
-
-
 def group_scale(m: AttentionMap) -> Scale:
-    """Return what stands for the scale of a map before its ends are known."""
-    return Scale(name=m.quantity.drawn_name, group=scale_group(m))
+    """Return what stands for the scale of a map before its ends are known: the same for all maps that share it.
+
+    Weights, means, largest weights and rollouts each have their own.
+    """
+    group = "change" if m.quantity.is_signed else f"{m.quantity.key}, {m.quantity.reduction if m.is_pooled else 'each'}"
+    return Scale(name=m.quantity.drawn_name, group=group)
 
 
 def head_panels(attention_map: AttentionMap, before: str = "") -> tuple[Panel, ...]:
     """Return a panel for every head, on the map's ``group_scale``; ``before``: text before their titles."""
     m = attention_map
     scale = group_scale(m)
-    are_sums = m.is_pooled and m.quantity.reduction == "mass"
-    queries, hidden = np.diff(m.rows.edges) if are_sums else None, m.hidden
+    queries, hidden = np.diff(m.rows.edges) if m.are_sums else None, m.hidden
     return tuple(
         Panel(before + title, weights, scale, hidden=hidden, queries=queries)
         for title, weights in zip(tile_titles(m), m.weights, strict=True)

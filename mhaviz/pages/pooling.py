@@ -1,12 +1,13 @@
 """Pooling of matrices and maps to the number of cells that a picture has room for."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.axis import cell_edges, even_edges
+from mhaviz.results.axis import cell_edges
 
 
 def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
@@ -14,11 +15,30 @@ def pool_strongest(values: NDArray[np.float32], rows: int, columns: int) -> NDAr
 
     Sides that are short enough are not pooled. A cell is NaN only where all its values are.
     """
-    lengths = values.shape[-2:]
-    if rows >= lengths[0] and columns >= lengths[1]:
+    if rows >= values.shape[-2] and columns >= values.shape[-1]:
         return values
-    cells = (cell_edges(length, min(length, most))[:-1] for length, most in zip(lengths, (rows, columns), strict=True))
-    return _strongest(values, *cells)
+    return _strongest(values, *_beginnings(values, rows, columns))
+
+
+def pool_mass(weights: NDArray[np.float32], queries: NDArray[np.int64], rows: int, columns: int) -> NDArray[np.float32]:
+    """Sum weights over the keys of each cell, and average the sums over its queries; sides as in ``pool_strongest``.
+
+    ``queries``: number of queries of each row.
+    """
+    q_cells, k_cells = _beginnings(weights, rows, columns)
+    queries = queries[:, None]
+    of_keys = np.add.reduceat(weights, k_cells, axis=-1)
+    means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
+    return np.asarray(means, np.float32)
+
+
+def pool_hidden(hidden: NDArray[np.bool_], rows: int, columns: int) -> NDArray[np.bool_]:
+    """Return the cells of which all is hidden; sides as in ``pool_strongest``."""
+    q_cells, k_cells = _beginnings(hidden, rows, columns)
+    pooled: NDArray[np.bool_] = np.logical_and.reduceat(
+        np.logical_and.reduceat(hidden, k_cells, axis=1), q_cells, axis=0
+    )
+    return pooled
 
 
 def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionMap:
@@ -31,32 +51,16 @@ def pool_map(attention_map: AttentionMap, rows: int, columns: int) -> AttentionM
     if rows >= len(m.rows) and columns >= len(m.columns):
         return m
     cells = m.cells.pooled(rows, columns)
-    q_cells, k_cells = even_edges(len(m.rows), rows)[:-1], even_edges(len(m.columns), columns)[:-1]
+    size = len(cells.rows), len(cells.columns)
     queries = np.diff(m.rows.edges)
-
-    def pool(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        if cells.quantity.reduction == "max":
-            return _strongest(weights, q_cells, k_cells)
-        return pool_mass(weights, queries, q_cells, k_cells)
-
-    weights = np.stack([pool(weights) for weights in m.weights])
-    return replace(m, weights=weights, **cells._asdict())
+    pooled = [pool_mass(one, queries, *size) if m.are_sums else pool_strongest(one, *size) for one in m.weights]
+    return replace(m, weights=np.stack(pooled), **cells._asdict())
 
 
-def pool_mass(
-    weights: NDArray[np.float32], queries: NDArray[np.int64], q_cells: NDArray[np.int64], k_cells: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Sum weights over the keys of each cell, and average the sums over its queries.
-
-    Args:
-        weights: (…, rows, columns).
-        queries: number of queries of each row, (rows,).
-        q_cells, k_cells: first row and first column of each cell.
-    """
-    queries = queries[:, None]
-    of_keys = np.add.reduceat(weights, k_cells, axis=-1)
-    means = np.add.reduceat(of_keys * queries, q_cells, axis=-2) / np.add.reduceat(queries, q_cells)
-    return np.asarray(means, np.float32)
+def _beginnings(values: NDArray[Any], rows: int, columns: int) -> list[NDArray[np.int64]]:
+    """Return the first row and the first column of each cell of values, (…, q_length, k_length)."""
+    sides = zip(values.shape[-2:], (rows, columns), strict=True)
+    return [cell_edges(length, min(length, most))[:-1] for length, most in sides]
 
 
 def _strongest(

@@ -258,6 +258,11 @@ class AttentionMap(Result):
         return not self.cells.are_tokens
 
     @property
+    def are_sums(self) -> bool:
+        """Whether its numbers are sums over the keys of a cell, and so grow with the cells."""
+        return self.is_pooled and self.quantity.reduction == "mass"
+
+    @property
     def has_rest(self) -> bool:
         """Whether rows may sum to less than 1, as the rest goes to a sink, to special tokens or to keys not shown."""
         return not self.is_whole or self.sink or self.to_special is not None

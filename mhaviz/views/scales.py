@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves
+from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves, matrices
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
@@ -72,7 +72,7 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     Raises:
         ArgumentError: ``vmax`` is above 1 and there are weights, or it is not above the lowest number of a scale.
     """
-    blocks = [block for block in leaves(page.blocks) if isinstance(block, Matrices)]
+    blocks = matrices(page.blocks)
     of_maps, maps = _of_maps([m for block in blocks for m in block.maps], cells, style)
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
     drawn = _of_panels([panel for block in blocks if not block.maps for panel in block.panels], named, style)
@@ -145,16 +145,12 @@ def _scale_of(m: AttentionMap) -> Callable[[Style, Sequence[AttentionMap]], Scal
     """Return the function for the scale of maps like this one. Sums of ratios have no neutral number."""
     if m.quantity.is_signed:
         return change_scale
-    return ratio_scale if m.quantity.is_ratio and not _are_sums(m) else weight_scale
-
-
-def _are_sums(m: AttentionMap) -> bool:
-    return m.is_pooled and m.quantity.reduction == "mass"
+    return ratio_scale if m.quantity.is_ratio and not m.are_sums else weight_scale
 
 
 def _drawn(m: AttentionMap, cells: tuple[int, int] | None) -> AttentionMap:
     """Return the map in these cells if their numbers are sums, which differ from those of smaller cells."""
-    return pool_map(m, *cells) if cells and _are_sums(m) else m
+    return pool_map(m, *cells) if cells and m.are_sums else m
 
 
 def without_missing(m: AttentionMap) -> AttentionMap:

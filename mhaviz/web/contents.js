@@ -94,6 +94,11 @@ export class PageMap {
     return !this.isPooled || this.call !== null;
   }
 
+  /** Whether queries and keys are the same tokens of one text. */
+  get hasSameTokens() {
+    return this.rows.labels === this.columns.labels && this.rows.start === this.columns.start;
+  }
+
   /** Whether another map has the same texts, in the same forward pass of a program. */
   isBeside(other) {
     return this.sentence === other.sentence && this.pass === other.pass;

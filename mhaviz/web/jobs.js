@@ -182,7 +182,6 @@ function weightsOfQuery(map, part) {
 }
 
 /** Whether a query and a key are words at two places, or of two texts. */
-function areWords({ rows, columns }, query, key) {
-  const isOneText = rows.labels === columns.labels && rows.start === columns.start;
-  return rows.isWord(query) && columns.isWord(key) && !(isOneText && query === key);
+function areWords({ rows, columns, hasSameTokens }, query, key) {
+  return rows.isWord(query) && columns.isWord(key) && !(hasSameTokens && query === key);
 }

@@ -77,14 +77,9 @@ export class TextView {
     return this.#values.textLayout === "lines";
   }
 
-  get #hasSameTokens() {
-    const { rows, columns } = this.#map;
-    return rows.labels === columns.labels && rows.start === columns.start;
-  }
-
   /** Whether queries and keys are one text, which is then shown twice: with the weights of a query, and of a key. */
   get #isOneText() {
-    return this.#hasSameTokens && !this.#isLines;
+    return this.#map.hasSameTokens && !this.#isLines;
   }
 
   /** The pieces of positions; −1 for none. */
@@ -129,7 +124,7 @@ export class TextView {
       const from = Math.max(Math.min(first, pieces.count - TOKENS_SHOWN), 0);
       return [pieces.first(from), pieces.edges[Math.min(from + TOKENS_SHOWN, pieces.count)]];
     };
-    const both = this.#hasSameTokens;
+    const both = this.#map.hasSameTokens;
     this.#app.state.set({
       window: [...range(this.queries, both || role === "query"), ...range(this.keys, both || role === "key")],
     });
@@ -177,7 +172,7 @@ export class TextView {
     const queries = new Pieces(map.rows, map.exact);
     const keys = new Pieces(map.columns, map.exact);
     const start = this.#startOf(this.queries, queries, window?.[0], query);
-    const keyStart = this.#hasSameTokens ? start : this.#startOf(this.keys, keys, window?.[2], key);
+    const keyStart = this.#map.hasSameTokens ? start : this.#startOf(this.keys, keys, window?.[2], key);
     let isNew = this.queries.show(queries, start, special);
     isNew = this.keys.show(keys, keyStart, special) || isNew;
     if (isNew) this.#pointed = { query: null, key: null };
@@ -191,7 +186,7 @@ export class TextView {
       isNew = true;
     }
     const [first, second] = this.#isOneText ? [this.keys, this.queries] : [this.queries, this.keys];
-    if (this.#hasSameTokens) second.pager.hidden = true; // the first one pages both
+    if (this.#map.hasSameTokens) second.pager.hidden = true; // the first one pages both
     if (isNew) first.reveal(queries.of(query));
   }
 
@@ -253,7 +248,7 @@ export class TextView {
 
   /** The visible query with the largest weight on another word, else on any token of the text; −1: none. */
   #findStrongest() {
-    const words = this.#strongestOf((pieces, piece) => pieces.isWord(piece), this.#hasSameTokens);
+    const words = this.#strongestOf((pieces, piece) => pieces.isWord(piece), this.#map.hasSameTokens);
     return words >= 0 ? words : this.#strongestOf((pieces, piece) => !pieces.isSpecial(piece), false);
   }
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from made import Edges, made_map
 from rounding import rounding
 
-from mhaviz.pages.pooling import even_edges, pool_map, pool_strongest
-from mhaviz.results.axis import cell_edges, even_cells
+from mhaviz.pages.pooling import pool_map, pool_strongest
+from mhaviz.results.axis import cell_edges, even_cells, even_edges
 
 CLOSE = rounding()
 

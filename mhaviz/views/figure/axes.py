@@ -11,16 +11,16 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.labels import cut, harmless
+from mhaviz.pages.labels import cut
 from mhaviz.pages.panels import head_panels
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.measuring import as_written
 from mhaviz.views.figure.mosaic import has_labels, side_marks
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.sheet import QUIET, mapped
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
-from mhaviz.views.text import left_to_right
 
 _NAME_CELLS = 36  # most cells of the name of a module
 _OUTLINE = 0.5  # points
@@ -62,16 +62,11 @@ def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, 
     if m.hidden is not None:
         _outline(ax, ~m.hidden)
     lines = (panel.title, cut(m.module, _NAME_CELLS)) if style.title is None else (style.title,)
-    ax.set_title("\n".join(_safe(fonts.shown(line)) for line in lines if line), **font)
+    ax.set_title("\n".join(as_written(fonts.shown(line)) for line in lines if line), **font)
     _label_sides(ax, m, fonts, font)
     ax.set_ylabel(m.quantity.row, **size)
     ax.set_xlabel("key", **size)
     return image, [fonts.notice] if fonts.notice else []
-
-
-def _safe(text: str) -> str:
-    """Return a text of users as sheets write it: see ``Sheet.write``."""
-    return left_to_right(harmless(text))
 
 
 def _outline(ax: Axes, visible: NDArray[np.bool_]) -> None:
@@ -92,6 +87,6 @@ def _label_sides(ax: Axes, m: AttentionMap, fonts: Fonts, font: dict[str, Any]) 
     ):
         points = FontProperties(size=font.get("fontsize", size)).get_size_in_points()
         marks = side_marks(tokens, len(tokens), cell, points, fonts, is_upright)
-        side.set_ticks([place / cell - 0.5 for place, *_ in marks], [_safe(text) for _, text, _ in marks], **font)
+        side.set_ticks([place / cell - 0.5 for place, *_ in marks], [as_written(text) for _, text, _ in marks], **font)
         if not is_upright and has_labels(tokens):
             side.set_tick_params(rotation=90)

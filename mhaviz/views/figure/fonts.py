@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.pages.labels import JOINED_EMOJI, escape, token_labels, visible
-from mhaviz.views.figure.measuring import DEFAULT_FAMILY, text_width
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -64,10 +64,6 @@ class Fonts:
         ``start``: position of the first token.
         """
         return _labels(self, tuple(tokens), start)
-
-    def width(self, text: str, size: float, bold: bool = False) -> float:
-        """Return the width of a line of text in inches; ``size``: font size in points."""
-        return text_width(text, size, self.families, bold)
 
     @property
     def notice(self) -> str | None:

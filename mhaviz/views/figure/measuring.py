@@ -19,10 +19,15 @@ DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
 HAIR = 0.02  # inches by which a sheet may be narrower than its contents, by rounding to whole pixels
 
 
+def as_written(text: str) -> str:
+    """Return a line of text as it is drawn: control characters escaped, from left to right but for the words in it."""
+    return left_to_right(harmless(text))
+
+
 @cache
 def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMILY,), bold: bool = False) -> float:
     """Return the width in inches of a line of text as ``Sheet.write`` draws it."""
-    text = left_to_right(harmless(text))
+    text = as_written(text)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # reported when the sheet is saved
         width, _, _ = _ruler().get_text_width_height_descent(text, font_of(families, size, bold), ismath=False)

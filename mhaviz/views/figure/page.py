@@ -171,7 +171,6 @@ def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIX
     plan, scales, fonts, zoom = laid.plan, laid.scales, laid.fonts, laid.zoom
     is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
     style, asked = laid.style, laid.style.dpi
-    page = with_plain(page, style.is_narrow)
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in heads(page.blocks) for m in block.maps]

@@ -32,11 +32,10 @@ from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import Fonts, are_truetype
-from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, fit, font_of, text_width, wrap
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, as_written, fit, font_of, text_width, wrap
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
-from mhaviz.views.text import left_to_right
 
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 """Clip path of all texts. matplotlib would make one for each, which it never uses, in two thirds of a text's time."""
@@ -165,7 +164,7 @@ class Sheet(NotebookFigure):
         Control characters are escaped; so are characters that no font has, if the text comes from ``Fonts.shown``. The
         line runs from left to right, and right-to-left words in it in their own direction.
         """
-        text = left_to_right(harmless(text))
+        text = as_written(text)
         return self.page.text(
             x,
             y,
