@@ -305,11 +305,16 @@ def decide_heads(
             longest = max(part.layout.keys.cells for part in like)
             cells.append(((space.width - left + GAP) / columns - GAP) / longest)
         space = replace(space, cell=min(cells), left=left, columns=columns)
-    layout = decide_mosaic(len(block.panels), m.rows, m.columns, space, text_length, numbers)
-    if style.is_least and style.heads_height is None and not columns:  # fewer side by side where that spares labels
-        fewer = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1) if _lacks(layout, m))
-        larger = (decide_mosaic(len(block.panels), m.rows, m.columns, one, text_length, numbers) for one in fewer)
-        layout = next((one for one in larger if one.height * stacked < HIGH and not _lacks(one, m)), layout)
+
+    def decided(space: Space) -> MosaicLayout:
+        return decide_mosaic(len(block.panels), m.rows, m.columns, space, text_length, numbers)
+
+    layout = decided(space)
+    if style.is_least and style.heads_height is None and not columns and _lacks(layout, m):
+        # Fewer side by side where that spares all labels; else as many as make heads largest on a page as high as wide.
+        fewer = (decided(replace(space, columns=n)) for n in range(layout.columns - 1, 0, -1))
+        whole = (one for one in fewer if one.height * stacked < HIGH and not _lacks(one, m))
+        layout = next(whole, None) or decided(replace(space, height=PAGE_WIDTH / stacked, fills=True))
     across = 0.0
     if like:  # heads with the same number stand above each other
         gap, pitch = layout.gap, max(part.layout.keys.cells for part in like) * layout.keys.cell + layout.gap

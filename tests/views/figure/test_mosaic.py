@@ -91,6 +91,13 @@ def test_many_heads_fill_the_grid():
     assert layout.columns * layout.rows == 144
 
 
+def test_many_heads_without_room_for_labels_fill_the_width(random_map):
+    sheet = heatmap_figure(random_map(144, [f"token{i}" for i in range(32)]).to_attention())
+    boxes = [image.get_extent() for image in tiles(sheet)]
+    assert max(box[1] for box in boxes) > 0.8 * sheet.width
+    assert min(box[1] - box[0] for box in boxes) * sheet.pixels > 2 * 32 - 1, "two pixels a cell"
+
+
 def test_columns_can_be_chosen(random_attention):
     sheet = heatmap_figure(random_attention(8), Style(columns=2))
     lefts = {round(tile.get_extent()[0], 3) for tile in tiles(sheet)}
