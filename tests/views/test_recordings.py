@@ -19,9 +19,9 @@ from mhaviz.pages.map_words import map_title
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
-from mhaviz.views.figure.mosaic import row_starts
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.places import row_starts
 
 
 def recorded(modules, n_heads=2, lengths=(4,), seed=0, **more):

@@ -16,11 +16,11 @@ from mhaviz.pages.panels import head_panels
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import as_written
-from mhaviz.views.figure.mosaic import has_labels, side_marks
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.sheet import QUIET, mapped
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.labels import has_labels, side_marks
 
 _NAME_CELLS = 36  # most cells of the name of a module
 _OUTLINE = 0.5  # points

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.pages.labels import JOINED_EMOJI, escape, token_labels, visible
-from mhaviz.views.figure.measuring import DEFAULT_FAMILY
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, text_width, wrap
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -64,6 +64,14 @@ class Fonts:
         ``start``: position of the first token.
         """
         return _labels(self, tuple(tokens), start)
+
+    def width(self, text: str, size: float, bold: bool = False) -> float:
+        """Return the width in inches of a line of text as a sheet writes it."""
+        return text_width(text, size, self.families, bold)
+
+    def wrap(self, text: str, width: float, size: float) -> list[str]:
+        """Return the text as lines of at most ``width`` inches."""
+        return wrap(text, width, size, self.families)
 
     @property
     def notice(self) -> str | None:

@@ -8,9 +8,9 @@ from typing import Protocol
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.heads import MosaicPart
-from mhaviz.views.figure.mosaic import BESIDE, GAP, TILE_TITLE
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.figure.table import TablePart
+from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE
 
 _BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a row of pictures
 BETWEEN_STACKS = 0.35  # inches

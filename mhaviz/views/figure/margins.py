@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.margins import Margin
 from mhaviz.views.figure.measuring import fit_text, text_width
-from mhaviz.views.figure.mosaic import BESIDE_LABEL, MosaicLayout
 from mhaviz.views.figure.sheet import QUIET, Sheet
 from mhaviz.views.measures import DRAWN_WIDER, SMALL
+from mhaviz.views.tiles.labels import BESIDE_LABEL
+from mhaviz.views.tiles.layout import Layout
 
 _DEPTH, _APART = 0.4, 0.06  # inches of the longest bar, and between bars and map
 _NAME, _LONGEST_NAME = 0.15, 0.8  # inches for a line of names of keys, and of the longest name
 OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches above a map, and at its right
 
 
-def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
+def draw_key_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Margin) -> None:
     """Draw the numbers of keys above the map whose cells begin at (x, y)."""
     base, right = y - _APART, x + layout.tile_width
     sheet.area(_steps(margin, layout.tile_width) * (1, -1) + (x, base))
@@ -35,7 +36,7 @@ def draw_key_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, marg
     sheet.write(right + 0.04, base, "0", SMALL, vertical="bottom")
 
 
-def draw_query_margin(sheet: Sheet, x: float, y: float, layout: MosaicLayout, margin: Margin) -> None:
+def draw_query_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Margin) -> None:
     """Draw the numbers of queries at the right of the map whose cells begin at (x, y)."""
     base, under = x + layout.tile_width + _APART, y + layout.tile_height + 0.05
     sheet.area(_steps(margin, layout.tile_height)[:, ::-1] + (base, y))

@@ -39,9 +39,7 @@ from mhaviz.views.figure.heads import (
     written_texts,
 )
 from mhaviz.views.figure.measuring import wrap
-from mhaviz.views.figure.mosaic import HIGH, LEAST_PITCH, MOST_WIDTH, PAGE_SHAPE, has_labels
-from mhaviz.views.figure.number_grid import number_layout
-from mhaviz.views.figure.overview import OverviewPart, decide_overview, is_overview
+from mhaviz.views.figure.overview import OverviewPart, decide_overview
 from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.rooms import pages_in_room
 from mhaviz.views.figure.sheet import (
@@ -61,6 +59,11 @@ from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
 from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
+from mhaviz.views.tiles.fit import LEAST_PITCH, MOST_WIDTH, PAGE_SHAPE
+from mhaviz.views.tiles.heads import HIGH
+from mhaviz.views.tiles.labels import has_labels
+from mhaviz.views.tiles.overview import is_overview
+from mhaviz.views.tiles.room import Room
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
@@ -291,16 +294,16 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         scales = resolve(page, cells, style)
     drawn = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
 
+    def panels(block: Matrices, bars: Sequence[Scale], in_line: int = 0) -> MosaicPart:
+        room = Room(fonts, style, in_line=in_line, of_patches=max(of_patches, 1), of_numbers=counts)
+        return decide_panels(replace(block, panels=scales.panels(block)), bars, room, fonts)
+
     def decide(block: Block) -> Part:
         assert not isinstance(block, Stacks), "stacks are laid out by ``beside``"
         if isinstance(block, Matrices) and block.maps:
             return drawn[id(block)]
-        if isinstance(block, Matrices) and block.are_numbers:
-            panels = scales.panels(block)
-            return MosaicPart(block, block.title, "", number_layout(block, panels, counts, style), panels)
         if isinstance(block, Matrices):
-            bars = scales.beside(block)
-            return decide_panels(block, scales.panels(block), fonts, style, bars, of_patches=of_patches)
+            return panels(block, scales.beside(block))
         if isinstance(block, Grid):
             room = (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN
             return decide_grid(block, _across(block), scales.beside(block), room)
@@ -323,7 +326,7 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
             if isinstance(block, Grid):
                 return decide_grid(block, in_line, (), room)
             if isinstance(block, Matrices):
-                return decide_panels(block, scales.panels(block), fonts, style, (), in_line, of_patches)
+                return panels(block, (), in_line)
             return decide(block)
 
         rows = [list(map(inside, row)) for row in grid.rows]

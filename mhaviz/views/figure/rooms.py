@@ -7,8 +7,8 @@ from itertools import groupby
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Table, Text
+from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
-from mhaviz.views.figure.overview import peaks
 
 _LEAST_HEADS = 4  # heads of each block of a page from which on blocks are divided rather than robbed of more
 

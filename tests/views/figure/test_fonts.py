@@ -7,7 +7,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import DEFAULT_FAMILY, fit_text
-from mhaviz.views.figure.mosaic import Space, decide_mosaic
+from mhaviz.views.tiles.fit import Space, lay_out
 
 DEFAULT = findfont(DEFAULT_FAMILY)
 FAMILY = "👨\u200d👩\u200d👧"
@@ -60,12 +60,12 @@ def test_escapes_in_a_picture_are_said_even_quietly(mhaviz, installed, tmp_path,
 
 def layout_of(tokens):
     axis = Axis.of(tokens)
-    return decide_mosaic(1, axis, axis, Space(Fonts(), 150))
+    return lay_out(1, axis, axis, Space(Fonts(), 150))
 
 
 def test_labels_are_rather_small_than_turned():
     layout = layout_of([3 * chr(ord("一") + i) for i in range(6)])
-    assert not layout.turned
+    assert not layout.is_turned
     assert 6 <= layout.label_size < 8
-    assert layout_of(["我" * 20, *"abcdefghijk"]).turned
-    assert layout_of(["wonderful", *"abcdefghijk"]).turned
+    assert layout_of(["我" * 20, *"abcdefghijk"]).is_turned
+    assert layout_of(["wonderful", *"abcdefghijk"]).is_turned

@@ -21,8 +21,8 @@ from mhaviz.results.quantity import Quantity
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.fit import MOST_WIDTH, Space, lay_out
 
 CLOSE = rounding()
 
@@ -165,7 +165,7 @@ def test_a_small_window_has_labels_that_count_from_the_beginning_of_the_input():
 
 
 def laid_out(m):
-    return decide_mosaic(len(m.heads), m.rows, m.columns, Space(Fonts(), 150))
+    return lay_out(len(m.heads), m.rows, m.columns, Space(Fonts(), 150))
 
 
 def test_an_axis_of_few_tokens_has_labels_beside_one_of_positions():
@@ -188,7 +188,7 @@ def test_labels_are_not_made_for_tokens_that_are_not_shown(monkeypatch):
 )
 def test_cells_are_whole_pixels(heads, cells, inches):
     m = long_map(1, (0, 20_000), (0, 20_000), (cells, cells))
-    layout = decide_mosaic(heads, m.rows, m.columns, Space(Fonts(), 150))
+    layout = lay_out(heads, m.rows, m.columns, Space(Fonts(), 150))
     assert layout.cells == (cells, cells)
     assert layout.tile_width == layout.tile_height == pytest.approx(inches)
     assert layout.width <= MOST_WIDTH

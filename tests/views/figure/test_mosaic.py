@@ -25,10 +25,10 @@ from mhaviz.views.colours import colours, needs_dark_text, palette
 from mhaviz.views.figure import fonts as fonts_module
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.mosaic import Space, decide_mosaic
 from mhaviz.views.figure.sheet import FAINT, INK, MOST_PIXELS
 from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.fit import Space, lay_out
 
 
 def decode(sheet):
@@ -58,7 +58,7 @@ def tokens(n):
 
 
 def laid_out(n_tiles, n_queries, n_keys):
-    return decide_mosaic(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Fonts(), 150))
+    return lay_out(n_tiles, Axis.of(tokens(n_queries)), Axis.of(tokens(n_keys)), Space(Fonts(), 150))
 
 
 @pytest.mark.parametrize("n_tokens", [1, 3, 12, 60, 300])
@@ -221,7 +221,7 @@ def test_a_map_far_from_square_is_still_seen(q, k):
 
 def test_labels_of_pooled_maps_do_not_overlap():
     layout = laid_out(1, 2000, 2000)
-    assert layout.turned
+    assert layout.is_turned
     assert len(layout.keys.marks) * layout.label_size / 72 < layout.tile_width * 1.1
     assert layout.pooled == "each cell is the strongest of up to 2 × 2"
 

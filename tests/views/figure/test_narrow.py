@@ -25,12 +25,13 @@ from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import text_width
-from mhaviz.views.figure.mosaic import LEAST_LABEL, short_title
+from mhaviz.views.figure.mosaic import short_title
 from mhaviz.views.figure.sheet import Sheet, title_size
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.measures import BODY, TITLE
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.labels import LEAST_LABEL
 
 SEEN = "the small black cat does not see my red car"
 LONG = " ".join(f"word{i % 50}" for i in range(100))

@@ -18,10 +18,10 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.axis import cell_edges, even_cells
 from mhaviz.results.result import Source
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.mosaic import MOST_WIDTH, Space, decide_mosaic
 from mhaviz.views.figure.sheet import MOST_AREA, MOST_PIXELS
 from mhaviz.views.scales import weight_scale
 from mhaviz.views.style import Style
+from mhaviz.views.tiles.fit import MOST_WIDTH, Space, lay_out
 
 
 def layers_of(layers, heads, tokens, size=None, kind="self"):
@@ -43,7 +43,7 @@ def layers_of(layers, heads, tokens, size=None, kind="self"):
 def laid_out(attention, columns=None, dpi=150):
     """As ``heatmap_figure`` lays out the tiles of all layers."""
     m, n_tiles = attention.maps[0], sum(len(m.heads) for m in attention.maps)
-    return decide_mosaic(n_tiles, m.rows, m.columns, Space(Fonts(), dpi, columns))
+    return lay_out(n_tiles, m.rows, m.columns, Space(Fonts(), dpi, columns))
 
 
 def test_a_page_of_a_thousand_heads_in_few_cells_is_as_wide_as_paper():

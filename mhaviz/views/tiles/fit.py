@@ -1,0 +1,261 @@
+"""Tiles that fit a space: the number side by side, the size of their cells, and their labels, for matrices of any kind.
+
+A kind of matrices says what it asks for as a ``Space``; ``lay_out`` is the same for all.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from mhaviz.pages.map_words import pooled_text
+from mhaviz.results.axis import Axis
+from mhaviz.views.measures import POINTS, snap
+from mhaviz.views.tiles.labels import (
+    BESIDE_LABEL,
+    LABELS_UP_TO,
+    LEAST_LABEL,
+    Ruler,
+    has_labels,
+    label_size,
+    number_size,
+    side_marks,
+    widest,
+)
+from mhaviz.views.tiles.layout import GAP, NAME, TILE_TITLE, Layout, Side
+
+VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
+MOST_WIDTH, MOST_HEIGHT = 24.0, 48.0  # inches of a page before cells share pixels
+PAGE_SHAPE = 1.5  # width / height
+LEAST_PITCH, THUMB = 0.088, 0.47  # inches from one label to the next, and of a tile without a label for each token
+_LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile with more cells than have labels
+_LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # most tiles of a page that are large, and that are small
+_LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
+_LEAST_SHARED = 0.3  # most inches of a tile below which its cells do not share pixels
+_EMPTY = 4.0  # penalty of a page if all its places were empty
+
+
+@dataclass(frozen=True)
+class Space:
+    """Room for tiles, and constraints of their layout. Lengths are in inches.
+
+    Attributes:
+        ruler: measures their labels.
+        dpi: pixels an inch; cells are whole pixels.
+        columns: number of tiles side by side; None: chosen.
+        width, height: most of all, unless tiles would be smaller than ``least_tile``.
+        page: width / height of all tiles that the columns are chosen for.
+        column: height of the column of a paper that tiles are to fit into; 0: the page has a shape.
+        fills: whether the columns are those that make tiles largest, instead of giving the page its shape.
+        least_tile: least of each side of a tile.
+        larger: most that cells are enlarged to fill the width.
+        cell: most of each side of a cell; None: chosen.
+        tile: most of the longer side of a tile.
+        shape: height and width of a cell; None: chosen.
+        are_square: whether cells are square even in matrices far from square.
+        stretches: whether cells are as wide as there is room, however few inches there are down.
+        left: least for the labels of the rows.
+        gap, title, below: between two tiles of a row, above a tile for its title, and below it.
+        has_labels: whether the sides have labels.
+        names: names of the sides; "": none.
+        least_label: smallest font size of labels, in points. Where it has no room, there are fewer labels.
+        text_length: characters of the longest number in a cell; 0: numbers are not written.
+        values_up_to: most rows or columns with numbers in the cells.
+    """
+
+    ruler: Ruler
+    dpi: float
+    columns: int | None = None
+    width: float = MOST_WIDTH
+    height: float = MOST_HEIGHT
+    page: float = PAGE_SHAPE
+    column: float = 0.0
+    fills: bool = False
+    least_tile: float = 0.3
+    larger: float = 1.0
+    cell: float | None = None
+    tile: float = math.inf
+    shape: tuple[float, float] | None = None
+    are_square: bool = False
+    stretches: bool = False
+    left: float = 0.0
+    gap: float = GAP
+    title: float = TILE_TITLE
+    below: float = GAP
+    has_labels: bool = True
+    names: tuple[str, str] = ("query", "key")
+    least_label: float = LEAST_LABEL
+    text_length: int = 4
+    values_up_to: float = VALUES_UP_TO
+
+    @property
+    def beside_name(self) -> float:
+        """Inches for the name of a side."""
+        return NAME if any(self.names) else 0.0
+
+
+def lay_out(n_tiles: int, rows: Axis, columns: Axis, space: Space) -> Layout:
+    """Lay out ``n_tiles`` matrices of these axes, with cells of whole pixels.
+
+    Where space is short, cells get fewer pixels, down to one, and then cells of the map are pooled: always equally many
+    together, as unequal numbers would show as stripes. The tokens of a whole map, and of a short part that is not
+    pooled, have labels, thinned out where there are many. Other parts and pooled maps have positions.
+    """
+    sides, lengths, share = (rows, columns), (len(rows), len(columns)), 1
+    least = min(space.least_tile, _LEAST_SHARED)
+    if space.shape is not None:
+        pixels = zip(lengths, space.shape, strict=True)
+        down, across = (even_number(length, int(length * side * space.dpi)) for length, side in pixels)
+        return _of_cells(n_tiles, sides, (down, across), space)
+    if rows.cells is None:
+        share = math.ceil(max(lengths) / (min(_tile_of(n_tiles), space.tile) * space.dpi))
+    while True:
+        room = -(-max(lengths) // share)
+        down, across = (even_number(length, room) for length in lengths)
+        layout = _of_cells(n_tiles, sides, (down, across), space)
+        fits = layout.width <= space.width and layout.height <= space.height
+        if fits or min(layout.queries.cell, layout.keys.cell) * space.dpi > 1.5 or room <= least * space.dpi:
+            return layout
+        share += 1
+
+
+def even_number(length: int, most: int) -> int:
+    """Return the largest number of cells, at most ``most``, that each have equally many of ``length`` tokens."""
+    return -(-length // -(-length // max(most, 1)))
+
+
+def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], space: Space) -> Layout:
+    """Lay out tiles of this many cells, down and across."""
+    dpi, (q_cells, k_cells) = space.dpi, cells
+    labelled = [axis for axis in sides if space.has_labels and has_labels(axis)]
+    height, width = space.shape or _ideal_cell(n_tiles, q_cells, k_cells)
+    if space.are_square:
+        height = width = min(height, width)
+    height, width = (min(max(side, 1 / dpi), space.cell or side) for side in (height, width))
+    left, under = space.left, 0.0  # with labels of the ideal size
+    if space.has_labels:
+        texts = [
+            space.ruler.labels(axis.tokens.texts, axis.start) if axis in labelled else (f"{axis.end - 1:,}",)
+            for axis in sides
+        ]
+        left = max(widest(space.ruler, texts[0], label_size(height, space.least_label)) + space.beside_name, left)
+        under = widest(space.ruler, texts[1], label_size(width, space.least_label))
+
+    def larger(columns: int, least: float) -> tuple[float, float]:
+        """Return by how much the cells of so many tiles side by side may be enlarged, down and across.
+
+        ``least``: inches of a tile.
+        """
+        beside = (space.width - left + space.gap) / columns - space.gap
+        below = (space.height - under) / -(-n_tiles // columns) - space.title - space.below
+        across = min(space.larger, max(beside, least) / (k_cells * width))
+        down = min(across, max(below, least) / (q_cells * height))
+        return down, across if space.stretches else down
+
+    most = max(int(space.width * dpi / (k_cells + space.gap * dpi)), 1)  # with cells of one pixel
+    if labelled or space.larger > 1:  # on a page of a given width, cells share pixels
+        most = n_tiles
+    tile = k_cells * width + space.gap, q_cells * height + space.below + space.title
+    if space.columns is not None:
+        columns = min(space.columns, n_tiles)
+    elif space.column and not space.fills:
+        columns = _narrow_columns(n_tiles, k_cells, q_cells / k_cells, space.width - left, space.column)
+    elif space.fills:
+        fit = [n for n in range(1, n_tiles + 1) if (space.width - left + space.gap) / n - space.gap >= space.least_tile]
+        columns = max(fit or [1], key=lambda n: larger(n, -math.inf))
+    else:
+        columns = _choose_columns(n_tiles, *tile, space.page, most)
+    down, across = larger(columns, space.least_tile)
+    most_side = min(space.cell or math.inf, space.tile / max(cells))
+    height, width = (
+        max(math.floor(min(side * scale, most_side) * dpi + 1e-6), 1) / dpi
+        for side, scale in ((height, down), (width, across))
+    )
+    layout = Layout(
+        columns,
+        -(-n_tiles // columns),
+        Side(q_cells, height, space.left),
+        Side(k_cells, width, 0.0),
+        gap=space.gap,
+        names=space.names,
+        pooled=pooled_text(len(sides[0]), len(sides[1]), q_cells, k_cells) if sides[0].cells is None else "",
+        title=space.title,
+        below=space.below,
+    )
+    return _with_labels(layout, sides, space) if space.has_labels else layout
+
+
+def _with_labels(layout: Layout, sides: tuple[Axis, Axis], space: Space) -> Layout:
+    """Return the layout with labels along its sides, and numbers where its cells have room for them."""
+    queries, keys = layout.queries, layout.keys
+    labelled = [axis for axis in sides if has_labels(axis)]
+    pitches = [side.length / len(axis.tokens) for axis, side in zip(sides, (queries, keys), strict=True)]
+    pitch = min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0)
+    size = label_size(pitch, space.least_label)
+    down = side_marks(sides[0], queries.cells, queries.cell, size, space.ruler, upright=True)
+    keys = replace(keys, marks=side_marks(sides[1], keys.cells, keys.cell, size, space.ruler, upright=False))
+    room = widest(space.ruler, [mark.text for mark in keys.marks] or [""], size)
+    smaller = size * (keys.pitch - BESIDE_LABEL) / room
+    if room > keys.pitch and smaller >= space.least_label:
+        size, room = smaller, keys.pitch
+    is_turned = room > keys.pitch
+    left = widest(space.ruler, [mark.text for mark in down] or [""], size) + space.beside_name
+    bottom = (room if is_turned else size * 1.2 / POINTS) + 0.06 + space.beside_name
+    value_size = number_size(keys.cell, queries.cell, space.text_length)
+    are_tokens = all(axis.cells is None or axis in labelled for axis in sides)
+    are_few = are_tokens and max(map(len, sides)) <= space.values_up_to
+    return replace(
+        layout,
+        queries=replace(queries, room=snap(max(left, space.left), space.dpi), marks=down),
+        keys=replace(keys, room=snap(bottom, space.dpi)),
+        label_size=size,
+        is_turned=is_turned,
+        value_size=value_size if space.text_length and are_few and value_size >= LEAST_LABEL else None,
+    )
+
+
+def _tile_of(n_tiles: int) -> float:
+    """Return the inches of a tile with more cells than have labels."""
+    return _LARGE if n_tiles <= _LARGE_UP_TO else _SMALL if n_tiles <= _SMALL_UP_TO else _TINY
+
+
+def _ideal_cell(n_tiles: int, q_length: int, k_length: int) -> tuple[float, float]:
+    """Return the height and width of a cell in inches: a square, unless one side of the tile would be too short."""
+
+    def ideal(length: int) -> float:
+        """Return inches with room for a number for up to 12 tokens, and for a label for up to 60."""
+        if length <= VALUES_UP_TO:
+            return min(max(2.4 / length, 0.36), 0.9)
+        return max(2.8 / length, 0.1) if length <= LABELS_UP_TO else _tile_of(n_tiles) / length
+
+    side = min(ideal(q_length), ideal(k_length))
+    height, width = (max(side, min(ideal(n), _LEAST_SIDE / n)) for n in (q_length, k_length))
+    return height, width
+
+
+def _choose_columns(n_tiles: int, width: float, height: float, page: float, most: int) -> int:
+    """Return the columns, up to ``most``, so that width / height is near ``page``, with few empty places."""
+
+    def distance(columns: int) -> float:
+        rows = -(-n_tiles // columns)
+        empty = (rows * columns - n_tiles) / n_tiles
+        return abs(math.log(columns * width / (rows * height) / page)) + _EMPTY * empty
+
+    return min(range(1, min(n_tiles, most) + 1), key=distance)
+
+
+def _narrow_columns(n_tiles: int, cells: int, shape: float, room: float, height: float) -> int:
+    """Return the number of tiles side by side in a column of a paper.
+
+    It is the most that have room for a label for each of ``cells``. If that is one, or its rows are higher than
+    ``height``, it is the least that leaves no row half full and is at most half as high; if there is none, the most
+    that fit. ``shape``: height / width of a tile.
+    """
+    labelled, most = (max(int((room + GAP) / (least + GAP)), 1) for least in (max(cells * LEAST_PITCH, THUMB), THUMB))
+
+    def high(columns: int) -> float:
+        return -(-n_tiles // columns) * (((room + GAP) / columns - GAP) * shape + GAP + TILE_TITLE)
+
+    balanced = [-(-n_tiles // -(-n_tiles // n)) for n in (labelled, most)]
+    if labelled > 1 and high(balanced[0]) <= height:
+        return balanced[0]
+    full = (n for n in range(1, most + 1) if n_tiles % n == 0 and high(n) <= height / 2)
+    return next(full, balanced[1])

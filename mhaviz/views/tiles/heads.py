@@ -1,0 +1,76 @@
+"""Heads of attention maps as tiles: as many side by side as give the page its shape, or spare the most labels."""
+
+import math
+from dataclasses import replace
+
+from mhaviz.pages.blocks import Matrices
+from mhaviz.results.attention import AttentionMap
+from mhaviz.views.measures import MARGIN, PAGE_WIDTH
+from mhaviz.views.tiles.fit import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, THUMB, Space, lay_out
+from mhaviz.views.tiles.labels import LABELS_UP_TO, LEAST_LABEL, MOST_LABEL, has_labels
+from mhaviz.views.tiles.layout import GAP, Layout
+from mhaviz.views.tiles.room import Room
+
+HIGH = 14.0  # inches of a page from which on nobody sees it at once
+_PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
+_LEAST_CELL = 0.12  # least inches of a cell with a label
+_MOST_LARGER = 2.0  # most that cells are enlarged to fill a width
+_COLUMN, _TITLED = 9.0, 0.9  # inches of a column of a paper; of a block's title, labels and the gap below
+_LEAST_NUMBER = 0.05  # largest weight of a part of a map from which on its cells have numbers
+
+
+def heads_layout(block: Matrices, room: Room) -> Layout:
+    """Lay out heads, on a page of a given width or as large as their labels need."""
+    m, style, n_heads = block.maps[0], room.style, len(block.panels)
+    numbers = m.is_whole or m.quantity.is_signed or any(one.weights.max() >= _LEAST_NUMBER for one in block.maps)
+    columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
+    space = Space(
+        room.ruler,
+        style.dpi,
+        columns,
+        MOST_WIDTH - 2 * MARGIN - room.taken,
+        MOST_HEIGHT / room.stacked,
+        PAGE_SHAPE * room.stacked,
+        least_label=LEAST_LABEL if style.font_size is None else MOST_LABEL,
+        names=block.names,
+        text_length=room.text_length if numbers else 0,
+    )
+    if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
+        column = _COLUMN / room.stacked - _TITLED if style.is_narrow else 0.0
+        space = replace(space, width=max(room.width - room.taken, THUMB), larger=_MOST_LARGER, column=column)
+        if style.heads_height is not None:
+            space = replace(space, height=style.heads_height / room.stacked, fills=True)
+    elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
+        least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * n_heads)))
+        space = replace(space, width=_PAGE[0], height=_PAGE[1] / room.stacked, least_tile=least)
+    if room.like:
+        space = _aligned(space, room)
+
+    layout = lay_out(n_heads, m.rows, m.columns, space)
+    if style.is_least and style.heads_height is None and not space.columns and _lacks(layout, m):
+        # Fewer side by side where that spares all labels; else as many as make heads largest on a page as high as wide.
+        trials = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1))
+        fewer = (lay_out(n_heads, m.rows, m.columns, trial) for trial in trials)
+        whole = (one for one in fewer if one.height * room.stacked < HIGH and not _lacks(one, m))
+        page = replace(space, height=PAGE_WIDTH / room.stacked, fills=True)
+        layout = next(whole, None) or lay_out(n_heads, m.rows, m.columns, page)
+    if room.like:  # heads with the same number stand above each other
+        layout = layout.spread(max(one.keys.cells for one in room.like) * layout.keys.cell + layout.gap)
+    return layout
+
+
+def _aligned(space: Space, room: Room) -> Space:
+    """Return the space of heads that are aligned with others."""
+    cells = [min(layout.queries.cell, layout.keys.cell) for layout in room.like]
+    left = max(layout.queries.room for layout in room.like)
+    columns = max(layout.columns for layout in room.like)
+    if room.style.width is not None:  # the longest map fits beside the widest labels
+        longest = max(layout.keys.cells for layout in room.like)
+        cells.append(((space.width - left + GAP) / columns - GAP) / longest)
+    return replace(space, cell=min(cells), left=left, columns=columns)
+
+
+def _lacks(layout: Layout, m: AttentionMap) -> bool:
+    """Return whether labels of tokens are left out."""
+    sides = (m.rows, layout.queries), (m.columns, layout.keys)
+    return any(has_labels(axis) and len(side.marks) < len(axis) for axis, side in sides)

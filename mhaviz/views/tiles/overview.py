@@ -1,0 +1,65 @@
+"""Layers × heads as tiles: a small map of each head, and one enlarged, which has the labels."""
+
+from dataclasses import replace
+
+from mhaviz.pages.blocks import Matrices
+from mhaviz.pages.peaks import most_peaked
+from mhaviz.views.measures import SMALL, snap
+from mhaviz.views.style import Style
+from mhaviz.views.tiles.fit import Space, lay_out
+from mhaviz.views.tiles.labels import BESIDE_LABEL
+from mhaviz.views.tiles.layout import NAME, Enlarged, Layout
+from mhaviz.views.tiles.room import Room
+
+BETWEEN = 0.25  # inches before the enlarged map
+_FEW = 12  # most heads that each have labels
+_MANY = 16  # heads from which on the enlarged map stands below
+_TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and limits of its side
+_SMALL_SIDE = 0.7  # most inches of a small map
+_GAP = 0.027  # inches between two heads
+_LABELS = 1.5  # inches for labels of the enlarged map
+
+
+def is_overview(block: Matrices, style: Style) -> bool:
+    """Return whether a block of layers × heads has too many heads for legible labels beside each."""
+    has_layers = len(block.by_layer) > 1 and block.across is not None
+    return has_layers and len(block.panels) > _FEW and style.columns is None
+
+
+def overview_layout(block: Matrices, room: Room) -> Layout:
+    """Lay out the small maps, and the enlarged map in the width that they leave, or below them."""
+    m, dpi, n_columns = block.maps[0], room.style.dpi, len(block.maps[0].heads)
+    longest = max(len(m.rows), len(m.columns))
+
+    def enlarged(side: float) -> Layout:
+        space = Space(room.ruler, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, cell=side / longest)
+        return lay_out(1, m.rows, m.columns, space)
+
+    least = min(max(longest * _TOKEN, _LEAST), _MORE)
+    large = enlarged(least)
+    beside = large.width - large.tile_width + room.taken  # labels and colour bar of the enlarged map
+    is_beside = not room.style.is_narrow and n_columns <= _MANY and large.width < room.width / 2
+    left = max(room.ruler.width("head", SMALL), NAME + room.ruler.width("99", SMALL)) + BESIDE_LABEL
+    gap = snap(_GAP, dpi)
+    space = Space(
+        room.ruler,
+        dpi,
+        n_columns,
+        room.width - (beside + least + BETWEEN if is_beside else 0.0),
+        larger=_SMALL_SIDE * dpi,  # from cells of a pixel
+        least_tile=0.0,
+        tile=_SMALL_SIDE,
+        are_square=True,
+        left=snap(left, dpi),
+        gap=gap,
+        title=0.0,
+        below=gap,
+        has_labels=False,
+        names=("", ""),
+    )
+    small = lay_out(len(block.panels), m.rows, m.columns, space)
+    free = room.width - (small.width + BETWEEN if is_beside else 0.0)
+    large = enlarged(min(free - beside, _MOST))
+    if (beyond := large.width + room.taken - free) > 0:  # labels grow with their cells
+        large = enlarged(large.tile_width - beyond)
+    return replace(small, enlarged=Enlarged(most_peaked(block.maps), large, is_beside))
