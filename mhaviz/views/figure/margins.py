@@ -2,9 +2,10 @@
 
 import math
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.patches import StepPatch
 
 from mhaviz.pages.margins import Margin
 from mhaviz.views.figure.measuring import fit_text, text_width
@@ -15,13 +16,14 @@ from mhaviz.views.tiles.layout import Layout
 
 _DEPTH, _APART = 0.4, 0.06  # inches of the longest bar, and between bars and map
 _NAME, _LONGEST_NAME = 0.15, 0.8  # inches for a line of names of keys, and of the longest name
+_BARS = "#b4b4b4"
 OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches above a map, and at its right
 
 
 def draw_key_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Margin) -> None:
     """Draw the numbers of keys above the map whose cells begin at (x, y)."""
     base, right = y - _APART, x + layout.tile_width
-    sheet.area(_steps(margin, layout.tile_width) * (1, -1) + (x, base))
+    sheet.page.add_artist(_bars(margin, x, layout.tile_width, base, -_DEPTH))
     top, written = base - _DEPTH, -math.inf
     has_labels = len(layout.keys.marks) == len(margin.values)
     for cell, text in () if has_labels else sorted(margin.named, key=itemgetter(0)):
@@ -39,14 +41,15 @@ def draw_key_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Ma
 def draw_query_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Margin) -> None:
     """Draw the numbers of queries at the right of the map whose cells begin at (x, y)."""
     base, under = x + layout.tile_width + _APART, y + layout.tile_height + 0.05
-    sheet.area(_steps(margin, layout.tile_height)[:, ::-1] + (base, y))
+    sheet.page.add_artist(_bars(margin, y, layout.tile_height, base, _DEPTH, orientation="horizontal"))
     sheet.write(base, under, "0", SMALL, vertical="top")
     sheet.write(base + _DEPTH, under, margin.highest, SMALL, align="right", vertical="top")
     sheet.write(base, under + 0.14, margin.text, SMALL, colour=QUIET, vertical="top")
 
 
-def _steps(margin: Margin, length: float) -> NDArray[np.float64]:
-    """Return the outline of the bars, one for each cell, (points, 2): place along the side, and distance from it."""
-    shares = np.nan_to_num(margin.values) / (np.nanmax(margin.values, initial=0.0) or 1.0)
-    along = np.linspace(0, length, len(shares) + 1).repeat(2)
-    return np.stack([along, _DEPTH * np.concatenate([[0], shares.repeat(2), [0]])], axis=1)
+def _bars(margin: Margin, start: float, length: float, base: float, depth: float, **options: Any) -> StepPatch:
+    """Return a bar for each cell along a side, the longest of ``depth`` inches. ``Axes.stairs`` would look for limits,
+    in 80 times the time."""
+    edges = np.linspace(start, start + length, len(margin.values) + 1)
+    ends = base + depth * margin.values / (np.nanmax(margin.values, initial=0.0) or 1.0)
+    return StepPatch(ends, edges, baseline=base, color=_BARS, linewidth=0, **options)

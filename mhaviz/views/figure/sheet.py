@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PathCollection, PolyCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import Colormap, ListedColormap, LogNorm, Normalize
 from matplotlib.font_manager import FontProperties
 from matplotlib.image import AxesImage
@@ -50,7 +50,7 @@ PAGE_LIMIT = f"at most {MOST_PIXELS:,} pixels a side and {MOST_AREA / 1e6:.0f} m
 INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # special tokens: contrast 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 for large text
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
-_FRAME, _AREA = 0.5, "#b4b4b4"  # thickness of lines in points, and colour of areas
+_FRAME = 0.5  # thickness of lines in points
 _AS_DRAWN = 0.97  # measured / drawn width of bold letters
 _LONGEST_LINE = 400  # most characters of a title or a line of the foot
 
@@ -280,10 +280,6 @@ class Sheet(NotebookFigure):
         """Draw thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
         self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line * self.zoom), autolim=False)
-
-    def area(self, points: NDArray[np.float64]) -> None:
-        """Fill the polygon with these corners, (points, 2)."""
-        self.page.add_collection(PolyCollection([points], facecolors=_AREA, linewidths=0), autolim=False)
 
     def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str, line: float = _FRAME) -> None:
         """Draw thin straight lines, (x, y, x, y), which end exactly at these points."""

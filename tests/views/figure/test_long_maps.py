@@ -12,7 +12,7 @@ from drawn import texts
 from hostile import HOSTILE
 from made import Edges, hiding, made_map
 from matplotlib import image as mpl_image
-from matplotlib.collections import PolyCollection
+from matplotlib.patches import StepPatch
 from rounding import rounding
 from shown import heatmap_figure
 
@@ -391,9 +391,9 @@ def test_a_tiny_part_of_a_map_has_no_numbers_that_are_all_nothing():
 def areas(sheet):
     """What is filled, as (left, top, right, bottom) in inches."""
     return [
-        (*one.get_paths()[0].vertices.min(axis=0), *one.get_paths()[0].vertices.max(axis=0))
-        for one in sheet.page.collections
-        if isinstance(one, PolyCollection)
+        (*patch.get_path().vertices.min(axis=0), *patch.get_path().vertices.max(axis=0))
+        for patch in sheet.page.patches
+        if isinstance(patch, StepPatch)
     ]
 
 
