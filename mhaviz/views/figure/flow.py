@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from matplotlib.collections import LineCollection, PatchCollection
-from matplotlib.patches import FancyBboxPatch, Polygon
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
 from mhaviz.pages.blocks import Flow
 from mhaviz.pages.trace import shape_text
 from mhaviz.results.trace import TraceStep
 from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
-from mhaviz.views.measures import BODY, SMALL
+from mhaviz.views.measures import BODY, POINTS, SMALL
 
 WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
 BESIDE, BELOW = 0.3, 0.22  # inches between two boxes
@@ -177,9 +177,7 @@ def _draw_arrows(
     lanes: Mapping[tuple[str, str], int],
 ) -> None:
     w, h = WIDTH, HEIGHT
-    lines: list[list[tuple[float, float]]] = []
-    colours: list[str] = []
-    heads: list[Polygon] = []
+    head = BELOW * 0.2 * POINTS * sheet.zoom
     for step in steps:
         left, top = corners[step.name]
         for name in step.inputs:
@@ -188,28 +186,20 @@ def _draw_arrows(
             if (name, step.name) in lanes:  # out at the right, down beside other boxes, and in again
                 beside, end = left + w + _LANE * (lanes[name, step.name] + 1), (left + w, top + h * 0.4)
                 out = from_top + h * 0.6
-                path, heading = [(from_left + w, out), (beside, out), (beside, end[1]), end], (-1.0, 0.0)
+                path = [(from_left + w, out), (beside, out), (beside, end[1]), end]
             elif places[step.name][1] - places[name][1] > 1:  # past other boxes: down, then in from the side
                 side = left + w if from_left > left else left
-                bend, end = (start[0], top + h / 2), (side, top + h / 2)
-                path, heading = [start, bend, end], (-1.0 if from_left > left else 1.0, 0.0)
+                path = [start, (start[0], top + h / 2), (side, top + h / 2)]
             else:
                 end = (min(max(start[0], left + w * 0.25), left + w * 0.75), top)
                 middle = (start[1] + end[1]) / 2
-                path, heading = [start, (start[0], middle), (end[0], middle), end], (0.0, 1.0)
+                path = [start, (start[0], middle), (end[0], middle), end]
             colour = ACCENT if {name, step.name} <= passed else QUIET
-            lines.append(path)
-            colours.append(colour)
-            heads.append(_arrow_head(end, heading, BELOW * 0.3))
-    sheet.page.add_collection(LineCollection(lines, colors=colours, linewidths=0.9), autolim=False)
-    sheet.page.add_collection(PatchCollection(heads, facecolors=colours, linewidths=0), autolim=False)
-
-
-def _arrow_head(tip: tuple[float, float], heading: tuple[float, float], length: float) -> Polygon:
-    (x, y), (dx, dy) = tip, heading
-    half = length / 2
-    back = x - dx * length, y - dy * length
-    return Polygon([(x, y), (back[0] - dy * half, back[1] + dx * half), (back[0] + dy * half, back[1] - dx * half)])
+            arrow = FancyArrowPatch(
+                path=Path(path), arrowstyle="-|>,head_length=1,head_width=0.5", mutation_scale=head,
+                color=colour, linewidth=0.9, joinstyle="miter",
+            )  # fmt: skip
+            sheet.page.add_artist(arrow)
 
 
 def _entry_width(entry: _Entry) -> float:
