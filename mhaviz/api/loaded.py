@@ -389,7 +389,7 @@ class LoadedModel:
     def embeddings(
         self, text: str | Sequence[str] | Given = (), target: str | None = None, **given: Unpack[GivenOptions]
     ) -> EmbeddedText:
-        """Compute the input X of the first layer, and the embeddings and positions that it is made of.
+        """Compute the input X of the first layer, and the embeddings and positions beside it.
 
         Args:
             text: a sentence.

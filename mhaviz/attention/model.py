@@ -293,7 +293,7 @@ class Model(ABC):
         return self
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
-        """Return the embeddings that the first layer reads for a text, and the parts that are added up to them.
+        """Return what the first layer reads for a text, and the embeddings and positions beside it.
 
         Args:
             text: a sentence.

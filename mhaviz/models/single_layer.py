@@ -279,7 +279,7 @@ class RandomLayer(SingleLayer):
         details: dict[str, object] = {"kind": RANDOM_WEIGHTS, "seed": self.seed, "device": str(self.device)}
         details |= {"d_model": self.d_model, "sentences": [text]}
         footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
-        return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids", (), 0.0)
+        return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids")
 
     @_countable
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:

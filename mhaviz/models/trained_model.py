@@ -175,7 +175,7 @@ class TrainedModel(Model):
         embeddings = model.source_embeddings if target is None else model.target_embeddings
         parts = embedded_parts(embeddings, model.position, torch.tensor([tokens.ids], device=self.device))
         source = self.checkpoint.source(self.device)
-        return EmbeddedText(source, tokens, parts, "sinusoids", (), 0.0, target is not None)
+        return EmbeddedText(source, tokens, parts, "sinusoids", is_target=target is not None)
 
     @property
     def _model(self) -> Translator:

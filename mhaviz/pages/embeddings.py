@@ -13,7 +13,7 @@ from mhaviz.pages.labels import quoted
 from mhaviz.pages.panels import Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.results.axis import Axis
-from mhaviz.results.embeddings import Added, EmbeddedText, InputPart, PositionTable, Within
+from mhaviz.results.embeddings import EmbeddedText, InputPart, PositionTable, Within
 
 _NEAR = 3.0  # largest ratio of two scales that are made one
 _QUOTED = 24  # characters of a token
@@ -24,11 +24,10 @@ _CONSTANT = ("T", "U")  # symbols of parts that may be the same for every token
 _UNIT = Scale(DIVERGING, -1.0, 1.0, zeros=True, name="cosine")
 """Scale of cosines and sines."""
 
-_ADDED: dict[Added, str] = {
-    "sinusoids": "Positions are sines and cosines that are added to E: feature 2i of position p is sin(p / "
-    "10000^(2i/d_model)), feature 2i+1 the cosine of the same (Vaswani et al. 2017, section 3.5).",
-    "learned": "Positions are learned: each has a row of a table, which is added to E.",
-}
+_ADDED = (
+    "Positions are sines and cosines that are added to E: feature 2i of position p is sin(p / 10000^(2i/d_model)), "
+    "feature 2i+1 the cosine of the same (Vaswani et al. 2017, section 3.5)."
+)
 _WITHIN: dict[Within, str] = {
     "rotary": "each attention rotates its queries and keys by their positions (rotary, Su et al. 2021)",
     "distance": "the attention adds a learned number for each distance to its scores (Raffel et al. 2020)",
@@ -38,7 +37,7 @@ _WITHIN: dict[Within, str] = {
 
 @shown(EmbeddedText)
 def embeddings_page(e: EmbeddedText) -> Page:
-    """Return the page: the summed parts and X side by side, the cosines of their rows, and the tokens with ids."""
+    """Return the page: the parts and X side by side, the cosines of their rows, and the tokens with ids."""
     reader = "what the decoder" if e.is_target else "what the first layer"
     head = f"{reader} reads, {e.source.model}"
     title: Title | str = Title(head, (("", e.tokens),), "input")
@@ -105,12 +104,12 @@ def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:
-    """Return the scale of each part: one for all summed parts, and for X, too, unless a norm has changed it much."""
-    *summed, X = (part.values for part in parts)
-    of_sum, of_X = end_of_scale(summed or [X]), end_of_scale([X])
-    if 1 / _NEAR <= of_X / of_sum <= _NEAR:
-        of_sum = of_X = end_of_scale([*summed, X])
-    ends = dict.fromkeys((part.symbol for part in parts), of_sum) | {parts[-1].symbol: of_X}
+    """Return the scale of each part: one for all before X, and for X, too, unless its numbers are of another size."""
+    *before, X = (part.values for part in parts)
+    of_parts, of_X = end_of_scale(before or [X]), end_of_scale([X])
+    if 1 / _NEAR <= of_X / of_parts <= _NEAR:
+        of_parts = of_X = end_of_scale([*before, X])
+    ends = dict.fromkeys((part.symbol for part in parts), of_parts) | {parts[-1].symbol: of_X}
     names = {end: ", ".join(symbol for symbol in ends if ends[symbol] == end) for end in ends.values()}
     return {symbol: Scale(DIVERGING, -end, end, name=names[end]) for symbol, end in ends.items()}
 
@@ -127,17 +126,15 @@ def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
 
 
 def _sentences(e: EmbeddedText) -> Iterator[str]:
-    """Explain what X is made of, how the model knows positions, and how these change a token that occurs twice."""
-    if e.difference is None:
-        yield "X is what the first layer reads. It is not just the sum of these parts; how it is computed is not known."
-    elif e.difference > 0:
-        yield f"X is what the first layer reads. Its equation gives the same, to {e.difference:.0e}."
-    if e.added is not None and e.difference is not None:
-        yield _ADDED[e.added]
-    within = " and ".join(_WITHIN[kind] for kind in e.within)
+    """Explain what X is, how the model knows positions, and how these change a token that occurs twice."""
+    is_E, within = len(e.parts) == 1, " and ".join(_WITHIN[kind] for kind in e.within)
+    if e.added:
+        yield _ADDED
+    elif not is_E:
+        yield "X is what the first layer reads; how the model computes it is not shown."
     if within:
-        yield f"{'Also, ' if e.added else 'No position is added: '}{within}."
-    elif e.added is None:
+        yield f"No position is added: {within}." if is_E else f"{within[0].upper()}{within[1:]}."
+    elif is_E:
         yield "No position is added: if the model knows positions, it is through its attention."
     for part in filter(_is_one_row, e.parts):
         yield f"{part.equation}: the same row for every token, which is not drawn."

@@ -9,10 +9,6 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import Result, ShortRepr, Source
 
-Added = Literal["sinusoids", "learned"]
-"""Positions that are added to the embeddings: sinusoids (Vaswani et al. 2017, arXiv 1706.03762, section 3.5), or the
-rows of a learned table."""
-
 Within = Literal["rotary", "distance", "alibi"]
 """Positions inside each attention: rotated queries and keys (Su et al. 2021, arXiv 2104.09864), a learned number for
 each distance that is added to the scores (Raffel et al. 2020, arXiv 1910.10683), or a number that falls with the
@@ -49,24 +45,22 @@ class InputPart(ShortRepr):
 
 @dataclass(frozen=True)
 class EmbeddedText(Result):
-    """Input of a model's first layer for one text, and its parts.
+    """Input of a model's first layer for one text, and the embeddings and positions beside it.
 
     Attributes:
         tokens: the tokens of the text, with their ids.
-        parts: the parts of X in order, then X, the input of the first layer. Only X where it is just the embeddings.
-        added: how positions are added to the embeddings; None: they are not.
+        parts: E and, where they are known, PE and others; then X, the input of the first layer. Only X where it is E.
+        added: "sinusoids" where X = E + PE, and PE are sinusoids (Vaswani et al. 2017, arXiv 1706.03762, section 3.5);
+            None: X is E, or it is not known how X is computed.
         within: positions inside the model's attentions, as far as they are known.
-        difference: largest absolute difference between X and the value of its equation, in the model's own precision;
-            None: the equation of X is not known.
         is_target: whether this is the input of a decoder that has an encoder beside it.
     """
 
     source: Source
     tokens: Tokens
     parts: tuple[InputPart, ...]
-    added: Added | None
+    added: Literal["sinusoids"] | None = None
     within: tuple[Within, ...] = ()
-    difference: float | None = None
     is_target: bool = False
 
     def __getitem__(self, symbol: str) -> NDArray[np.float32]:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rounding import rounding
 
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
@@ -14,8 +13,6 @@ from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.results.embeddings import EmbeddedText, InputPart
 from mhaviz.results.result import Source
 
-CLOSE = rounding()
-
 RNG = np.random.default_rng(0)
 
 
@@ -23,9 +20,9 @@ def part(symbol, size=1.0, shape=(3, 4), equation=None):
     return InputPart(symbol, equation or f"{symbol} = made", (size * RNG.normal(size=shape)).astype(np.float32))
 
 
-def embedded(*parts, added="learned", ids=(5, 6, 5), **fields):
+def embedded(*parts, ids=(5, 6, 5), **fields):
     tokens = Tokens(("the", "cat", "the"), (), ids)
-    return EmbeddedText(Source("made by hand"), tokens, parts, added, **{"difference": 0.0} | fields)
+    return EmbeddedText(Source("made by hand"), tokens, parts, **fields)
 
 
 def panels(e):
@@ -37,7 +34,7 @@ def words(e):
     return " ".join(text.lines)
 
 
-def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():
+def test_parts_and_x_share_one_scale_with_zero_in_its_middle():
     e = embedded(part("E"), part("PE", 0.1), part("X"))
     features, cosines = panels(e)
     (scale,) = {panel.scale for panel in features.panels}
@@ -55,7 +52,7 @@ def test_what_is_summed_shares_one_scale_with_zero_in_its_middle():
         np.testing.assert_array_equal(panel.values, one.cosines)
 
 
-def test_what_a_norm_has_made_larger_has_its_own():
+def test_x_of_another_size_has_a_scale_of_its_own():
     features, _ = panels(embedded(part("E", 0.05), part("PE", 0.05), part("X", 2.0)))
     assert [scale.name for scale in features.scales] == ["E, PE", "X"]
     assert features.panels[0].scale == features.panels[1].scale != features.panels[2].scale
@@ -85,31 +82,28 @@ def test_a_row_that_all_tokens_share_is_named_and_not_drawn():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("symbols", "fields", "said"),
     [
-        ({"added": "sinusoids"}, "Positions are sines and cosines that are added to E"),
-        ({"added": "learned"}, "Positions are learned"),
-        ({"added": "learned", "within": ("distance",)}, "Also, the attention adds a learned number for each distance"),
-        ({"added": None, "within": ("rotary",)}, "No position is added: each attention rotates its queries and keys"),
-        ({"added": None, "within": ("alibi",)}, "No position is added: the attention subtracts a penalty"),
-        ({"added": None}, "No position is added: if the model knows positions, it is through its attention."),
-        ({"difference": None}, "It is not just the sum of these parts; how it is computed is not known."),
-        ({"difference": 2.2e-7}, "Its equation gives the same, to 2e-07."),
+        (["E", "PE", "X"], {"added": "sinusoids"}, "Positions are sines and cosines that are added to E"),
+        (["E", "PE", "X"], {}, "X is what the first layer reads; how the model computes it is not shown."),
+        (["E", "X"], {"within": ("distance",)}, " The attention adds a learned number for each distance"),
+        (["X"], {"within": ("rotary",)}, "No position is added: each attention rotates its queries and keys"),
+        (["X"], {"within": ("alibi",)}, "No position is added: the attention subtracts a penalty"),
+        (["X"], {}, "No position is added: if the model knows positions, it is through its attention."),
     ],
 )
-def test_what_is_said_of_positions(fields, said):
-    assert said in words(embedded(part("E"), part("PE"), part("X"), **fields))
-
-
-def test_what_is_not_known_to_be_a_sum_is_not_called_one():
-    assert "added" not in words(embedded(part("E"), part("PE"), part("X"), difference=None))
+def test_what_is_said_of_positions(symbols, fields, said):
+    text = words(embedded(*map(part, symbols), **fields))
+    assert said in text
+    is_known = symbols == ["X"] or "added" in fields
+    assert ("is added" in text or "are added" in text) == is_known, "nothing is said of what is not known"
 
 
 def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
     E = np.array([[1, 0], [0, 1], [1, 0]], np.float32)
     e = embedded(InputPart("E", "E", E), InputPart("X", "X", E + np.array([[0, 0], [0, 0], [0, 1]], np.float32)))
     assert "rows of X have the cosine 0.71." in words(e)
-    same = embedded(InputPart("X", "X = E", E), added=None)
+    same = embedded(InputPart("X", "X = E", E))
     assert "“the” at 0 and “the” at 2 have the same row of E, and of X." in words(same)
     assert "the same row of E" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
 

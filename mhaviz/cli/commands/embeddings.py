@@ -34,15 +34,15 @@ def embeddings(
     target: Annotated[str | None, typer.Option(help="Show what a translator's decoder reads of this sentence.")] = None,
     instead: Instead,
 ) -> None:
-    """Show what the first layer reads: the embeddings and positions of a sentence, and X, made of them.
+    """Show what the first layer reads, X, beside the embeddings and positions of a sentence.
 
     \b
     mhaviz embeddings "the cat sat on the mat because the mat was warm"
     mhaviz embeddings --model path/to/bert "The animal didn't cross the street." -o embeddings.png
 
     E has the embedding of each token, times √d_model; PE the sines and cosines of its position; X = E + PE. Below them
-    are the cosines of every two rows: of E, they compare tokens; of PE, positions; of X, both. A transformers model is
-    run to find what its first layer reads, and whether that is the sum. See --help-all for --pair, --chat and --ids.
+    are the cosines of every two rows: of E, they compare tokens; of PE, positions; of X, both. Of a transformers model
+    E, PE and X are shown, but not how it computes X. See --help-all for --pair, --chat and --ids.
 
     Output: a {RESULT_SUFFIXES} file.
     """

@@ -1,14 +1,11 @@
 """The input X of the first layer of a model of transformers, and its embeddings, found by running the model."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from itertools import combinations
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,11 +15,8 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.transformers.load import Loaded, text_config
 from mhaviz.models.transformers.run import Fields, ModuleRun, SeenEnoughError, field_of, modules_hooked, run
 from mhaviz.models.transformers.spread import weight_at_hand
-from mhaviz.results.embeddings import SINUSOIDS, Added, EmbeddedText, InputPart, Within
+from mhaviz.results.embeddings import SINUSOIDS, EmbeddedText, InputPart, Within
 from mhaviz.results.result import Source
-
-_EXACT, _EXACT_HALF = 1e-5, 2e-2
-"""Largest rounding errors in float32 and in half precision, as shares of the largest number of X."""
 
 _NAMES = (("T", ("token_type", "segment")), ("PE", ("pos", "wpe")))
 """Symbols of tables of embeddings, by parts of their modules' names."""
@@ -35,10 +29,9 @@ _ALIBI = ("bloom", "mpt")
 
 
 def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, of_target: bool) -> EmbeddedText:
-    """Run the model up to its first layer, and return the layer's input X with the embeddings that add up to it.
+    """Run the model up to its first layer, and return the layer's input X, and the embeddings that were looked up.
 
-    How X is computed from the embeddings, by sums, scales, norms and projections, does not follow from the model's
-    type. It is found from the outputs of the modules that ran, and each candidate is compared with X.
+    How X is computed from them does not follow from the model's type, and is not known unless X is E itself.
 
     Args:
         loaded: the model.
@@ -58,40 +51,37 @@ def first_input(loaded: Loaded, fields: Fields, source: Source, tokens: Tokens, 
         table = stack.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # as for hashed tokens
         raise cannot from None
-    with _recording(stack, ids.shape[1]) as (events, found), suppress(SeenEnoughError):
+    with _recording(stack, ids.shape[1]) as (lookups, found), suppress(SeenEnoughError):
         run(loaded, fields)
-    made = next((one for one in events if one.module is table and one.read is None), None)
+    made = next((one for one in lookups if one.module is table), None)
     if not found or made is None:
         raise cannot
     X, E = found[0], made.made
     if not bool(torch.isfinite(X).all() and torch.isfinite(E).all()):
         raise MhavizError(f"{loaded.name}: its embeddings hold NaN or infinity; take another copy of it")
-    others = _tables(events, made)
-    parts = [InputPart("E", f"E = {_lookup(table, ids, E)}", float_array(E))]
-    for symbol, tables in others.items():
-        total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
-        names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
-        equation = SINUSOIDS if symbol == "PE" and _are_sinusoids(total) else f"{symbol} = {names}"
-        parts.append(InputPart(symbol, equation, float_array(total)))
-    embedded = partial(EmbeddedText, source, tokens, within=_within(loaded), is_target=of_target)
-    half = loaded.model.dtype in (torch.float16, torch.bfloat16)
-    return _explained(parts, X, events, _EXACT_HALF if half else _EXACT, embedded)
+    of_E = f"E = {_lookup(table, ids, E)}"
+    if torch.equal(X, E):
+        parts = [InputPart("X", f"X = {of_E}", float_array(X))]
+    else:
+        others = _tables(lookups, made).items()
+        tables = (_summed(symbol, several, E) for symbol, several in others)
+        parts = [InputPart("E", of_E, float_array(E)), *tables, InputPart("X", "X", float_array(X))]
+    return EmbeddedText(source, tokens, tuple(parts), within=_within(loaded), is_target=of_target)
 
 
 @contextmanager
 def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[ModuleRun], list[Tensor]]]:
-    """Record the runs of a stack's modules until its first layer begins, and that layer's input.
+    """Record what a stack's modules look up until its first layer begins, and that layer's input.
 
-    Inputs and outputs are recorded as features of tokens, (length, features); an input of None is one of ids.
+    Lookups are runs of modules that read no features of tokens, but make some. All are recorded as (length, features).
     """
-    events: list[ModuleRun] = []
+    lookups: list[ModuleRun] = []
     found: list[Tensor] = []
 
     def keep(run: ModuleRun) -> None:
         made = _of_tokens(run.made, length)
-        if made is not None and run.module is not stack:
-            read, name = _first_of_tokens(run.read, length), run.name.rsplit(".", 1)[-1]
-            events.append(replace(run, name=name, read=None if read is None else read.clone(), made=made.clone()))
+        if made is not None and run.module is not stack and _first_of_tokens(run.read, length) is None:
+            lookups.append(replace(run, name=run.name.rsplit(".", 1)[-1], made=made.clone()))
 
     layers = {layer for modules in stack.modules() if isinstance(modules, nn.ModuleList) for layer in modules}
 
@@ -102,7 +92,7 @@ def _recording(stack: nn.Module, length: int) -> Iterator[tuple[list[ModuleRun],
             raise SeenEnoughError
 
     with modules_hooked(stack, keep, begin):
-        yield events, found
+        yield lookups, found
 
 
 def _first_of_tokens(given: Iterable[object], length: int) -> Tensor | None:
@@ -124,18 +114,26 @@ def _of_tokens(x: object, length: int) -> Tensor | None:
     return None if x is None or len(x) < length else x[:length]
 
 
-def _tables(events: Sequence[ModuleRun], made: ModuleRun) -> dict[str, list[ModuleRun]]:
-    """Return the further embeddings that were looked up, with the shape of the tokens' embeddings, by symbol.
+def _tables(lookups: Sequence[ModuleRun], made: ModuleRun) -> dict[str, list[ModuleRun]]:
+    """Return the further tables that were looked up, with the shape of the tokens' embeddings, by symbol.
 
     ``made``: the run of the tokens' embeddings.
     """
     tables: dict[str, list[ModuleRun]] = {}
-    for one in events:
-        is_lookup = one.read is None and not any(True for _ in one.module.children())
-        if is_lookup and one.module is not made.module and one.made.shape == made.made.shape:
+    for one in lookups:
+        is_table = one.module is not made.module and not any(True for _ in one.module.children())
+        if is_table and one.made.shape == made.made.shape:
             symbol = next((symbol for symbol, marks in _NAMES if any(mark in one.name for mark in marks)), "U")
             tables.setdefault(symbol, []).append(one)
     return dict(sorted(tables.items(), key=lambda pair: ("PE", "T", "U").index(pair[0])))
+
+
+def _summed(symbol: str, tables: Sequence[ModuleRun], E: Tensor) -> InputPart:
+    """Return the sum of what was looked up in the tables of a symbol."""
+    total = torch.stack([one.made.expand_as(E).double() for one in tables]).sum(dim=0)
+    names = " + ".join(f"{one.name}({_READ.get(symbol, 'ids')})" for one in tables)
+    equation = SINUSOIDS if symbol == "PE" and _are_sinusoids(total) else f"{symbol} = {names}"
+    return InputPart(symbol, equation, float_array(total))
 
 
 def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
@@ -145,102 +143,16 @@ def _lookup(table: nn.Module, ids: Tensor, E: Tensor) -> str:
             return "lookup(ids)"
         rows = weight.detach()[ids[0].to(weight.device)].double().to(E.device)
     scale = float((rows * E).sum() / (rows * rows).sum().clamp(min=1e-300))
-    return "lookup(ids)" + _times(scale, E.shape[-1])
-
-
-def _times(scale: float, features: int) -> str:
-    """Return a factor in an equation: " · √d_model", or a number; empty for 1."""
     if math.isclose(scale, 1, rel_tol=1e-3):
-        return ""
-    return " · √d_model" if math.isclose(scale, math.sqrt(features), rel_tol=1e-2) else f" · {scale:.4g}"
+        return "lookup(ids)"
+    is_root = math.isclose(scale, math.sqrt(E.shape[-1]), rel_tol=1e-2)
+    return f"lookup(ids) · {'√d_model' if is_root else f'{scale:.4g}'}"
 
 
 def _are_sinusoids(values: Tensor) -> bool:
     """Return whether each row holds sines and cosines, in any order: sin² + cos² = 1 for each pair."""
     squares = values.square().sum(dim=1) / (values.shape[1] / 2)
     return bool(((squares - 1).abs() < 1e-2).all() and values.abs().max() < 1.01)  # also in half precision
-
-
-def _explained(
-    parts: Sequence[InputPart],
-    X: Tensor,
-    events: Sequence[ModuleRun],
-    exact: float,
-    embedded: Callable[..., EmbeddedText],
-) -> EmbeddedText:
-    """Return the text with an equation for X: a sum of some of the parts, and the modules applied to the sum.
-
-    If no sum fits X within ``exact`` of its largest number, X has no equation.
-    """
-    tensors = {part.symbol: torch.from_numpy(part.values).double() for part in parts}
-    for around, total in _traced_back(X, events):
-        terms, scale, difference = _nearest_sum(tensors, total.double().cpu())
-        if difference > exact * float(total.abs().max()):
-            continue
-        first = replace(
-            parts[0],
-            equation=parts[0].equation + _times(scale, total.shape[-1]),
-            values=np.asarray(parts[0].values * np.float32(scale)),
-        )
-        text = " + ".join(["E", *terms])
-        for name in around:
-            text = f"{name}({text})"
-        if text == "E":
-            whole = InputPart("X", f"X = {first.equation}", float_array(X))
-            return embedded((whole,), None, difference=difference)
-        kept = [first, *(part for part in parts if part.symbol in terms)]
-        parts = (*kept, InputPart("X", f"X = {text}", float_array(X)))
-        return embedded(parts, _added(kept), difference=difference)
-    return embedded((*parts, InputPart("X", "X", float_array(X))), _added(parts))
-
-
-def _traced_back(X: Tensor, events: Sequence[ModuleRun]) -> Iterator[tuple[list[str], Tensor]]:
-    """Yield X, then the input of the module whose output it is, and so on, with the modules' names, innermost first.
-
-    A module that changes nothing, such as dropout, is skipped.
-    """
-    around: list[str] = []
-    yield around, X
-    for one in reversed(events):
-        if one.read is None or not torch.equal(one.made, X) or torch.equal(one.read, X):
-            continue
-        around.insert(0, _name(one.module, one.name))
-        X = one.read
-        yield around, X
-
-
-def _name(module: nn.Module, name: str) -> str:
-    """Return a module's name in an equation: RMSNorm, LayerNorm or Linear if it is one of these, else its own name."""
-    known = ("RMSNorm", "LayerNorm", "Linear")
-    return next((kind for kind in known if kind in type(module).__name__), name)
-
-
-def _nearest_sum(tensors: dict[str, Tensor], total: Tensor) -> tuple[tuple[str, ...], float, float]:
-    """Find the tables whose sum with a multiple of E is nearest to a total, preferring more tables.
-
-    Returns:
-        Symbols of the tables, factor of E, and largest difference.
-    """
-    E = tensors["E"]
-    symbols = [symbol for symbol in tensors if symbol != "E"]
-    best: tuple[tuple[str, ...], float, float] = ((), 1.0, math.inf)
-    if E.shape != total.shape:
-        return best
-    for number in range(len(symbols), -1, -1):
-        for terms in combinations(symbols, number):
-            others = sum((tensors[symbol] for symbol in terms), torch.zeros_like(E))
-            scale = float(((total - others) * E).sum() / E.square().sum().clamp(min=1e-300))
-            scale = 1.0 if math.isclose(scale, 1, rel_tol=1e-3) else scale
-            difference = float((scale * E + others - total).abs().max())
-            if difference < best[2]:
-                best = terms, scale, difference
-    return best
-
-
-def _added(parts: Sequence[InputPart]) -> Added | None:
-    """Return the kind of the positions among the parts; None: there are none."""
-    equation = next((part.equation for part in parts if part.symbol == "PE"), None)
-    return None if equation is None else "sinusoids" if equation == SINUSOIDS else "learned"
 
 
 def _within(loaded: Loaded) -> tuple[Within, ...]:
