@@ -7,10 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from mhaviz.observe.axes import Layout
 from mhaviz.observe.descent import Axes
 from mhaviz.observe.dropout import Noise, Random, Undropped
-from mhaviz.observe.parts import Parts
 
 SAMPLED = "grid_sample"
 """The function that reads values at points of an image, which have no scores."""
@@ -63,8 +61,6 @@ class Made:
         met_in: the name of the module in which they have met values, "" if there is none, or it is no attention; None:
             they have met none.
         has_met_again: whether they have met other values since.
-        parts: the parts of the weights that have met values, while others have not.
-        layout: of all weights; None: not known.
         unmet: functions that take back the notes that their softmaxes have met no values.
         is_dropped: whether dropout has changed weights that have met values.
         is_random: whether random numbers that are no dropout have changed weights that have met values.
@@ -80,8 +76,6 @@ class Made:
     visible: Tensor | None = None
     met_in: str | None = None
     has_met_again: bool = False
-    parts: Parts | None = None
-    layout: Layout | None = None
     unmet: tuple[Callable[[], None], ...] = ()
     is_dropped: bool = False
     is_random: bool = False

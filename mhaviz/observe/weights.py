@@ -4,8 +4,7 @@ The weights that are drawn are those that meet the values, whatever the program 
 normalised again, cast, or mixed with those of other heads or of another softmax. Dropout alone is left out, as it is in
 inference; see ``dropout``.
 
-Where values meet a part of the weights, the parts are joined. If any part meets no values, none of these weights are
-drawn.
+Weights of which values meet a part at a time, such as a block of their keys, are not drawn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +38,6 @@ from mhaviz.observe.marks import Marks
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weights, order_by_sizes
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
-from mhaviz.observe.parts import Parts
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
 from mhaviz.observe.zeroing import zero_in_weights
@@ -268,8 +266,6 @@ class WeightsByHand:
     def _viewed(
         self, mark: Weights, func: Any, view: Callable[[Tensor], Tensor], source: Tensor, x: Tensor
     ) -> Weights | None:
-        if not mark.views:
-            mark.made.layout = self.layouts.get(source)
         axes = tuple(axis_after(func, view, source, x, axis) for axis in mark.axes)
         known = tuple(axis for axis in axes if axis is not None)
         if not known and func not in RESHAPES:
@@ -381,7 +377,7 @@ class WeightsByHand:
         output: Tensor,
         multiply: Callable[[], Tensor] | None,
     ) -> None:
-        """Show weights that have met values, once each part of them has.
+        """Show weights that have met values, unless they are a part of their softmax.
 
         Args:
             mark: their mark.
@@ -393,20 +389,13 @@ class WeightsByHand:
             output: the tensor that holds the product.
             multiply: computes it again; None: it was added to what the tensor had held.
         """
-        made, A, places, alone = mark.made, how.as_weights(met), how.places, how.alone
-        if mark.is_part:
-            self._add_part(mark, how, A, why_unknown)
-            assert made.parts is not None
-            if (joined := made.parts.joined()) is None:
-                return
-            A, visible = joined, None if made.visible is None else made.parts.arranged(made.visible)
-            layout, places, alone = made.layout, made.parts.places, []
-        else:
-            visible = None if (seen := mark.visible()) is None else how.as_weights(seen)
-            if made.parts is not None:
-                made.parts.on_complete()
-        made.met_in, made.parts, made.visible = "" if sides.why else self._module(), None, None
+        made, A = mark.made, how.as_weights(met)
         made.forget_unmet()
+        if mark.is_part:
+            made.unmet = (self._on_unmet(_IN_PARTS),)
+            return
+        visible = None if (seen := mark.visible()) is None else how.as_weights(seen)
+        made.met_in, made.visible = "" if sides.why else self._module(), None
         scores = Summed(((),), False) if layout is None or layout.scores is None else layout.scores
         if sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
             sides = Sides((None, sides.are_fixed[1]), NO_PRODUCT)
@@ -414,19 +403,17 @@ class WeightsByHand:
         def read(place: Place) -> ObservedCall:
             if why_unknown:
                 raise MhavizError(why_unknown)
-            order = order_of(layout, places, alone) or order_by_sizes(A.shape[:-2], place.batch_size)
+            order = order_of(layout, how.places, how.alone) or order_by_sizes(A.shape[:-2], place.batch_size)
             may_lack_heads = scores.are_pairs or sides.why or sides.are_fixed[0] is not False
             if may_lack_heads and not order.is_split:
                 axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
                 raise MhavizError(f"it is not known whether one of its {axes} is heads; not shown")
-            query, key = axes_at(layout, places[-2:])
-            if not mark.is_part and not sides.why and self._are_labels(how, key):
+            query, key = axes_at(layout, how.places[-2:])
+            if not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
             observed = observed_weights(A, order, visible, made.is_changed)
             observed = replace(observed, is_before_dropout=made.is_dropped, is_random=made.is_random)
-            if mark.is_part:
-                return observed
 
             def weighted() -> WeightedValues | None:
                 with unseen():
@@ -479,17 +466,6 @@ class WeightsByHand:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why)
 
-    def _add_part(self, mark: Weights, how: Weighing, met: Tensor, why_unknown: str) -> None:
-        made = mark.made
-        if made.parts is None:
-            made.forget_unmet()
-            made.parts = Parts(made.shape, made.axes, made.sinks, met.device, self._on_unmet(_IN_PARTS))
-        places = made.parts.numbers
-        for view in mark.views:
-            places = view(places)
-        if not why_unknown:
-            made.parts.add(met, how.as_weights(places))
-
 
 _UNMET = (
     "a softmax of queries times keys was not seen to be multiplied by values, as a product of matrices or a product "
@@ -498,7 +474,7 @@ _UNMET = (
 NO_PRODUCT = (
     "weighs rows by a softmax of scores not seen to be queries times keys, as in additive attention, pools or routers"
 )
-_IN_PARTS = "its weights are multiplied by values part by part, and not every part was seen exactly once; not shown"
+_IN_PARTS = "multiplies values by a part of its softmax at a time, such as a head or a block of keys; not shown"
 _POOLED = "sums over its queries, or over heads, in the product with values; not shown"
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 

@@ -88,19 +88,19 @@ def elements_and_a_sum_of_what_is_dropped(q, k, v):
     return (v[:, :, None] * A[..., None]).sum(dim=3), A
 
 
-def of_each_head(product):
+def of_one_head(product):
     def program(q, k, v):
-        A = (q @ k.mT).softmax(-1)
-        return torch.stack([product(*each) for each in zip(A.flatten(0, 1), v.flatten(0, 1), strict=True)]), A
+        A = (q[0, 0] @ k[0, 0].mT).softmax(-1)
+        return product(A, v[0, 0]), A
 
     return program
 
 
-STYLES["F.linear"] = of_each_head(lambda A, V: F.linear(A, V.mT))
-STYLES["F.linear with the weights last"] = of_each_head(lambda A, V: F.linear(V.mT, A).mT)
-STYLES["tensordot"] = of_each_head(lambda A, V: torch.tensordot(A, V, dims=1))
-STYLES["tensordot of named axes"] = of_each_head(lambda A, V: torch.tensordot(V, A, dims=([0], [1])).mT)
-STYLES["inner"] = of_each_head(lambda A, V: torch.inner(A, V.mT))
+STYLES["F.linear"] = of_one_head(lambda A, V: F.linear(A, V.mT))
+STYLES["F.linear with the weights last"] = of_one_head(lambda A, V: F.linear(V.mT, A).mT)
+STYLES["tensordot"] = of_one_head(lambda A, V: torch.tensordot(A, V, dims=1))
+STYLES["tensordot of named axes"] = of_one_head(lambda A, V: torch.tensordot(V, A, dims=([0], [1])).mT)
+STYLES["inner"] = of_one_head(lambda A, V: torch.inner(A, V.mT))
 
 
 @style

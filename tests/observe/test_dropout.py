@@ -149,20 +149,6 @@ def test_what_changes_weights_after_dropout_changes_those_without_it(name):
     torch.testing.assert_close(seen.weights(), expected, rtol=0, atol=CLOSE)
 
 
-@pytest.mark.parametrize("is_each", [False, True])
-def test_weights_that_meet_values_part_by_part(is_each):
-    """Heads that are dropped together, or each by itself."""
-
-    def program():
-        A = softmax() if is_each else F.dropout(softmax(), P)
-        several = [F.dropout(A[:, h], P) if is_each else A[:, h] for h in range(H)]
-        return torch.stack([a @ V[:, h] for h, a in enumerate(several)], 1)
-
-    seen, _ = watch(program)
-    assert seen.only().is_before_dropout
-    assert torch.equal(seen.weights(), softmax())
-
-
 def _through_a_view(A):
     A[..., 0].zero_()
     return A

@@ -365,16 +365,13 @@ def test_keys_of_each_querys_own_beside_those_that_all_share_are_not_shown(score
         A = torch.cat([S, shared] if is_first else [shared, S], -1).clamp(-50, 50).softmax(-1)
         n = S.shape[-1]
         outputs.append(weigh(A[..., :n]) + A[..., n:] @ v if is_first else weigh(A[..., T:]) + A[..., :T] @ v)
-        made.append(A)
 
-    outputs, made = [], []
+    outputs = []
     recording, _ = recorded(attend)
-    assert recording.is_empty == (score is not scores_of_shared_keys)
-    for m in recording.attention.maps if score is scores_of_shared_keys else ():
-        torch.testing.assert_close(torch.as_tensor(m.weights), made[0][0], rtol=0, atol=CLOSE)
-    if recording.is_empty:
-        (line,) = recording.notices
-        assert "each query's own keys, joined with those of keys that all share" in line
+    assert recording.is_empty
+    (line,) = recording.notices
+    why = "each query's own keys, joined with those of keys that all share"
+    assert (why if score is not scores_of_shared_keys else "a part of its softmax at a time") in line
 
 
 @pytest.mark.parametrize("window", [windows, gathered, shifted])
