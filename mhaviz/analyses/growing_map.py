@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.devices import held_bytes
-from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
@@ -24,6 +23,9 @@ class GrowingMap:
     Args:
         first: map of all queries and keys so far.
         size: most rows and columns of cells.
+
+    Attributes:
+        bytes: memory of all weights.
     """
 
     def __init__(self, first: AttentionMap, size: int) -> None:
@@ -32,15 +34,9 @@ class GrowingMap:
         self._size, self._is_mass = max(size, 2), first.quantity.reduction == "mass"
         self._join = np.add if self._is_mass else np.maximum
         self._cells = [row.copy() for row in first.weights.swapaxes(0, 1)]  # rows: (n_heads, columns then)
-        self._bytes = held_bytes(self._cells)
+        self.bytes = held_bytes(self._cells)
         self._rows, self._columns = (np.diff(axis.edges).tolist() for axis in (first.rows, first.columns))  # tokens
         self._height, self._width = max(self._rows), max(self._columns)  # most tokens in a cell
-        self._last: tuple[Array, bool] | None = None  # added last, kept apart as it may still be dropped
-
-    @property
-    def bytes(self) -> int:
-        """Memory of all weights."""
-        return self._bytes + (0 if self._last is None else self._last[0].nbytes)
 
     def add(self, weights: Array, grows: bool = True) -> None:
         """Add the weights of the next queries.
@@ -49,35 +45,33 @@ class GrowingMap:
             weights: (n_heads, queries, keys), where the keys are the last ones, up to that of the last query.
             grows: whether each query adds a key; otherwise the keys stay the same.
         """
-        self._join_last()
-        self._last = weights.copy(), grows  # the program may overwrite its own
-
-    def drop(self, n_queries: int, shrinks: bool = True) -> None:
-        """Drop the last queries, and with ``shrinks`` as many keys.
-
-        Raises:
-            MhavizError: they share cells with other tokens.
-        """
-        if self._last is not None:
-            weights, grows = self._last
-            kept = weights.shape[1] - n_queries
-            if kept > 0:
-                self._last = weights[:, :kept, : weights.shape[2] - n_queries * grows], grows
-                return
-            self._last, n_queries = None, -kept
-        if n_queries and max(self._height, self._width) > 1:
-            raise MhavizError(
-                f"the program rejected {n_queries:,} tokens that share cells with others, and its map is left out; "
-                f"give a larger {parameter('size')}, so that each token has cells of its own"
-            )
-        self._columns = self._columns[: len(self._columns) - n_queries * shrinks]
-        self._rows = self._rows[: len(self._rows) - n_queries]
-        self._cells = [row[:, : len(self._columns)] for row in self._cells[: len(self._rows)]]
-        self._bytes = held_bytes(self._cells)
+        n_heads, n_queries, n_keys = weights.shape
+        first_key = sum(self._columns) + n_queries * grows - n_keys
+        for query in range(n_queries):
+            if grows:
+                _extend(self._columns, self._width)
+            row = np.zeros((n_heads, sum(self._columns)), np.float32)
+            row[:, first_key:] = weights[:, query, : row.shape[1] - first_key]
+            cells = self._join.reduceat(row, np.cumsum([0, *self._columns[:-1]]), axis=1)
+            if not _extend(self._rows, self._height):
+                before = self._cells.pop()
+                cells = self._pooled([before, cells], [self._rows[-1] - 1, 1])
+                self.bytes -= held_bytes([before])
+            self._cells.append(cells)
+            self.bytes += held_bytes([cells])
+            if len(self._rows) > self._size:
+                pairs = [slice(start, start + 2) for start in range(0, len(self._rows), 2)]
+                self._cells = [self._pooled(self._cells[pair], self._rows[pair]) for pair in pairs]
+                self._rows, self._height = [sum(self._rows[pair]) for pair in pairs], 2 * self._height
+                self.bytes = held_bytes(self._cells)
+            if len(self._columns) > self._size:
+                starts = np.arange(0, len(self._columns), 2)
+                self._cells = [self._join.reduceat(self._whole(row), starts, axis=1) for row in self._cells]
+                self._columns, self._width = np.add.reduceat(self._columns, starts).tolist(), 2 * self._width
+                self.bytes = held_bytes(self._cells)
 
     def result(self, queries: Tokens, keys: Tokens) -> AttentionMap:
         """Return the map of all queries so far, with the tokens of queries and keys."""
-        self._join_last()
         is_pooled = max(self._height, self._width) > 1
         rows, columns = (
             Axis(tokens, np.cumsum([0, *counts]) if is_pooled else None)
@@ -90,36 +84,6 @@ class GrowingMap:
             columns=columns,
             kind=self._first.kind if self._first.kind == "cross" else "masked",
         )
-
-    def _join_last(self) -> None:
-        """Move the weights that were added last into cells."""
-        if self._last is None:
-            return
-        (weights, grows), self._last = self._last, None
-        n_heads, n_queries, n_keys = weights.shape
-        first_key = sum(self._columns) + n_queries * grows - n_keys
-        for query in range(n_queries):
-            if grows:
-                _extend(self._columns, self._width)
-            row = np.zeros((n_heads, sum(self._columns)), np.float32)
-            row[:, first_key:] = weights[:, query, : row.shape[1] - first_key]
-            cells = self._join.reduceat(row, np.cumsum([0, *self._columns[:-1]]), axis=1)
-            if not _extend(self._rows, self._height):
-                before = self._cells.pop()
-                cells = self._pooled([before, cells], [self._rows[-1] - 1, 1])
-                self._bytes -= held_bytes([before])
-            self._cells.append(cells)
-            self._bytes += held_bytes([cells])
-            if len(self._rows) > self._size:
-                pairs = [slice(start, start + 2) for start in range(0, len(self._rows), 2)]
-                self._cells = [self._pooled(self._cells[pair], self._rows[pair]) for pair in pairs]
-                self._rows, self._height = [sum(self._rows[pair]) for pair in pairs], 2 * self._height
-                self._bytes = held_bytes(self._cells)
-            if len(self._columns) > self._size:
-                starts = np.arange(0, len(self._columns), 2)
-                self._cells = [self._join.reduceat(self._whole(row), starts, axis=1) for row in self._cells]
-                self._columns, self._width = np.add.reduceat(self._columns, starts).tolist(), 2 * self._width
-                self._bytes = held_bytes(self._cells)
 
     def _pooled(self, rows: Sequence[Array], counts: Sequence[int]) -> Array:
         """Merge rows of cells into one; ``counts``: number of queries in each."""

@@ -96,20 +96,19 @@ class RecordedMaps:
         Args:
             seen: the call, on this example.
             pass_number, example, batch_size: index of the pass, index of the example, and number of examples.
-            first_query: position of the first query of a step that continues a pass; 0: a new pass. The map is replaced
-                from this position on.
+            first_query: position of the first query of a step that continues a pass; 0: a new pass.
             grows: whether each query of the step adds a key; otherwise the keys stay the same.
 
         Raises:
-            MhavizError: the map does not fit into memory; a weight is NaN or infinity; a cell would have to be split.
+            MhavizError: the map does not fit into memory; a weight is NaN or infinity.
         """
         key = seen.site.number, pass_number, example
         if first_query:
             kept = self._kept.get(key)
             # Otherwise the pass had begun before the recording, or steps were left out for want of memory.
-            if kept is not None and first_query <= kept.q_length:
+            if kept is not None and first_query == kept.q_length:
                 try:
-                    self._continue(kept, seen, first_query, grows)
+                    self._continue(kept, seen, grows)
                 except MhavizError:  # later steps would be at wrong positions
                     self.forget(*key)
                     raise
@@ -149,38 +148,8 @@ class RecordedMaps:
         for key in [key for key in self._kept if key[:2] == (number, pass_number)]:
             self.forget(*key)
 
-    def shorten(self, number: int, pass_number: int, n_queries: int, is_cross: bool) -> None:
-        """Keep only the first queries of an attention in a pass, and their keys.
-
-        ``is_cross``: the keys are other tokens, and all are kept.
-
-        Raises:
-            MhavizError: a cell would have to be split.
-        """
-        for key, kept in list(self._kept.items()):
-            if key[:2] == (number, pass_number):
-                try:
-                    self._shorten(kept, n_queries, is_cross)
-                except MhavizError:
-                    self.forget(*key)
-                    raise
-
-    def _shorten(self, kept: _Kept, n_queries: int, is_cross: bool) -> None:
-        rejected = max(kept.q_length - n_queries, 0)
-        kept.q_length -= rejected
-        if not is_cross:
-            kept.k_length -= rejected
-            rejected -= sum(position >= kept.k_length for position in kept.left_out)
-        growing = self._growing(kept)
-        if rejected:
-            growing.drop(rejected, shrinks=not is_cross)
-            kept.queries = kept.queries[:-rejected]
-            kept.keys = kept.keys if is_cross else kept.keys[:-rejected]
-        self._count(kept)
-
-    def _continue(self, kept: _Kept, seen: SiteCall, first_query: int, grows: bool) -> None:
+    def _continue(self, kept: _Kept, seen: SiteCall, grows: bool) -> None:
         (queries,) = seen.queries
-        self._shorten(kept, first_query, not grows)
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]
         kept.k_length += weights.shape[1] if grows else 0
@@ -190,21 +159,15 @@ class RecordedMaps:
         _require_finite(weights, seen)
         kept.queries = kept.queries + queries
         kept.keys = kept.keys + queries if grows else kept.keys
-        self._growing(kept).add(weights, grows)
-        self._count(kept)
-
-    def _growing(self, kept: _Kept) -> GrowingMap:
-        """Return the map as one to which steps can be added."""
         if kept.growing is None:
             kept.growing, kept.map = GrowingMap(kept.result(), self._most), None
-        return kept.growing
+        kept.growing.add(weights, grows)
+        self._count(kept)
 
     def result(self) -> list[RecordedMap]:
         """Return all maps, ordered by pass, example and attention."""
-        found = []
-        for key, kept in self._kept.items():
-            found.append(RecordedMap(*key, kept.batch_size, replace(kept.result(), sentence=None)))
-            self._count(kept)  # the last step has been moved into cells
+        every = self._kept.items()
+        found = [RecordedMap(*key, kept.batch_size, replace(kept.result(), sentence=None)) for key, kept in every]
         return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
 
 

@@ -26,8 +26,7 @@ from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.numbering import Numbers, listed_numbers, listed_runs
 from mhaviz.observe.axes import Part
-from mhaviz.observe.caches import crops_followed, may_crop
-from mhaviz.observe.handlers import VisitorError, one_line, unseen
+from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
@@ -152,8 +151,7 @@ class Recording(ContextDecorator):
         on_merged, on_weighed = _weakly(self._on_merged), _weakly(self._on_weighed)
         on_observed, is_wanted = _weakly(self._on_observed), _weakly(self._is_wanted)
         self._watch = Watch(on_observed, model, is_wanted, options.names, on_merged, on_weighed)
-        on_rejected, is_drawn, on_part = _weakly(self._on_rejected), _weakly(self._is_drawn), _weakly(self._on_part)
-        self._sites = Sites(self._watch.miss, on_rejected, is_drawn, on_part)
+        self._sites = Sites(self._watch.miss, _weakly(self._is_drawn), _weakly(self._on_part))
         self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
         self._maps = RecordedMaps(options.pooling, options.page)
         self._study = HeadStudy() if statistics else None
@@ -172,7 +170,6 @@ class Recording(ContextDecorator):
         self._reasons: dict[int, str] = {}  # why an attention is not shown, at first; see ``_not_shown``
         self._told: set[str] = set()
         self._entered, self._lock = threading.local(), threading.RLock()  # threads wait for one another
-        self._follows_caches = False
 
     def __enter__(self) -> "Recording":
         watching = self._watch.watching()
@@ -255,7 +252,16 @@ class Recording(ContextDecorator):
     @property
     def missed(self) -> list[str]:
         """Messages about attention that was not observed, or lacks a head that was asked for, one line each."""
-        return [*self._watch.missed, *self._without_heads()]
+        return [*self._watch.missed, *self._with_other_keys(), *self._without_heads()]
+
+    def _with_other_keys(self) -> Iterator[str]:
+        """Iterate over the message on attentions with a pass whose keys do not continue those before, if any have."""
+        if names := list(dict.fromkeys(site.name for site in self._sites.all if site.has_other_keys)):
+            yield (
+                f"{_listed_names(names)}: keys do not continue those of the steps before, as after rejected drafts, "
+                "which the pass before still holds, in a cache that has lost or moved some, or for another text; a new "
+                "pass begins, and it is not known which tokens its keys are"
+            )
 
     def _without_heads(self) -> Iterator[str]:
         """Iterate over messages on attentions in the drawn layers that lack a head that was asked for."""
@@ -452,10 +458,6 @@ class Recording(ContextDecorator):
     def _on_observed(self, observed: ObservedCall) -> int | None:
         """Record an observed call while its tensors are valid. Return the number of its site; None: it has none."""
         with self._lock:
-            if not self._follows_caches and may_crop():
-                self._follows_caches = True
-                self._watch.until_last.enter_context(crops_followed(self._on_crop))
-                self._watch.until_last.callback(setattr, self, "_follows_caches", False)
             if (run := self._sites.run(observed)) is None:
                 return None
             site, kept = run
@@ -601,19 +603,6 @@ class Recording(ContextDecorator):
             "its mask hides keys that another softmax sees, and it is not known if as padding",
         )
         return padding is not None
-
-    def _on_crop(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        try:
-            with unseen(), self._lock:
-                self._sites.crop(layers)
-        except Exception as error:  # an error of ours does not reach the program
-            self._watch.miss(f"a cache of keys: not followed, {one_line(error)}")
-
-    def _on_rejected(self, site: ObservedSite) -> None:
-        try:
-            self._maps.shorten(site.number, site.passes - 1, site.length, site.kind == "cross")
-        except MhavizError as error:
-            self._not_shown(site, f"{site.full_name}, pass {site.passes - 1}: {error}")
 
     def _on_part(self, site: ObservedSite) -> None:
         self._maps.forget_pass(site.number, site.passes - 1)

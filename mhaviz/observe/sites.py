@@ -52,6 +52,7 @@ class ObservedSite:
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
         unplaced: numbers of the passes that began with keys of unknown tokens.
+        has_other_keys: whether one of these passes, or the pass before it, is drawn.
         n_step: number of queries in its last run.
         n_before: how many more keys than queries its first run had, such as learned keys.
         last: order of its last run that was no step.
@@ -80,6 +81,7 @@ class ObservedSite:
     call: int = 0
     is_block: bool = False
     unplaced: set[int] = field(default_factory=set)
+    has_other_keys: bool = False
     n_step: int = 0
     n_before: int = 0
     last: Order = NO_ORDER
@@ -129,12 +131,11 @@ class Sites:
     """The attentions of a program, found as they run.
 
     A step of a decoder is recognised by its keys: those before its own are the last keys of its pass. If they are
-    others, or fewer, a new pass begins: of another text, after learned keys, or of a copy of a cache.
+    others, or fewer, a new pass begins: of another text, after learned keys, of a copy of a cache, or after
+    drafts that were rejected.
 
     Args:
         miss: called with a message about what is not told apart.
-        on_rejected: called with an attention that has lost queries in the current pass, as the program has taken drafts
-            back from its cache.
         is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
         on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.left_out``.
 
@@ -145,11 +146,10 @@ class Sites:
     def __init__(
         self,
         miss: Callable[[str], None],
-        on_rejected: Callable[[ObservedSite], None],
         is_drawn: Callable[[ObservedSite], bool],
         on_part: Callable[[ObservedSite], None],
     ) -> None:
-        self._on_rejected, self._is_drawn, self._on_part = on_rejected, is_drawn, on_part
+        self._is_drawn, self._on_part = is_drawn, on_part
         self.all: list[ObservedSite] = []
         self._sites: dict[tuple[int, str, int], ObservedSite] = {}
         self._miss = miss
@@ -187,37 +187,6 @@ class Sites:
         site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
         return True
-
-    def crop(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Take back what a program has removed from a cache, recognised by the keys that are left; see ``OnCrop``.
-
-        All layers must be recognised: a model that drafts may share some with the one that reads the drafts.
-        """
-        decoders: dict[tuple[int, int, Kind, int], list[ObservedSite]] = {}
-        for site in self.all:
-            if site.kind != "cross" and site.is_followed:
-                decoders.setdefault((site.root, site.forward, site.kind, site.k_length), []).append(site)
-        found = []
-        for (root, forward, _, k_length), sites in decoders.items():
-            pairs = zip(sites, layers, strict=True) if len(sites) == len(layers) else ()
-            ends = {_end_left(site, pair) for site, pair in pairs}
-            if len(ends) == 1 and (end := ends.pop()):
-                crossed = (s for s in self.all if s.kind == "cross" and (s.root, s.forward) == (root, forward))
-                found.append(([*sites, *crossed], k_length - end))
-        if len(found) == 1:
-            for one in found[0][0]:
-                self._take_back(one, found[0][1])
-
-    def _take_back(self, site: ObservedSite, n_queries: int) -> None:
-        n_queries = min(n_queries, site.length - 1)
-        if n_queries >= site.n_step > 0 and self._is_drawn(site):
-            self._miss(f"{site.name}: whole steps are taken back from its cache, and are not drawn")
-        if n_queries > 0:
-            site.length -= n_queries
-            if site.kind != "cross":
-                site.k_length -= n_queries
-                site.keys = None if site.keys is None else site.keys[:, : site.k_length]
-            self._on_rejected(site)
 
     def _pass(self, place: Place) -> _Pass:
         """Return the forward pass that runs there. Each thread may run one."""
@@ -281,9 +250,9 @@ class Sites:
         return site, observed
 
     def _note_other_keys(self, site: ObservedSite, observed: ObservedCall, was_drawn: bool) -> None:
-        """Note a pass that begins with more keys than queries, other keys than in the pass before; send a message.
+        """Note a pass that begins with more keys than queries, other keys than in the pass before.
 
-        The keys may be those of a cache that has lost or moved some, or of another text.
+        The keys may be those of a cache that has lost or moved some, such as rejected drafts, or of another text.
         """
         q_length, k_length = observed.call.shape[2:]
         site.n_before = k_length - q_length if site.passes == 1 else site.n_before
@@ -292,11 +261,7 @@ class Sites:
         if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
             return
         site.unplaced.add(site.pass_number)
-        if was_drawn or self._is_drawn(site):
-            self._miss(
-                f"{site.name}: its keys do not continue those of the steps before, as in a cache that has lost or "
-                f"moved some, or for another text; a new pass begins, and it is not known which tokens its keys are"
-            )
+        site.has_other_keys |= was_drawn or self._is_drawn(site)
 
     def _join_heads(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note of which attention, in the same call of a module, these are other heads."""
@@ -521,15 +486,6 @@ def _is_rounded(now: Tensor, known: Tensor) -> bool:
     """Return whether keys are the known ones in fewer bits, which leave little of a key beside a large bias."""
     now, known = now.cpu(), known.cpu()  # other devices lack some types
     return any(torch.equal(known.to(bits).float(), now) for bits in _FEWER_BITS)
-
-
-def _end_left(site: ObservedSite, layer: tuple[Tensor, Tensor]) -> int:
-    """Return where, among the keys of an attention, those end that are left in a layer's cache; 0: they are others."""
-    n_keys = layer[0].shape[2]
-    for sides in (layer, layer[1:]) if 0 < n_keys <= site.k_length else ():
-        if len(ends := _ends(site.keys, _few_features(*sides), n_keys)) == 1:
-            return ends[0]
-    return 0
 
 
 def _end(observed: ObservedCall, k_length: int) -> int:

@@ -299,23 +299,23 @@ def test_a_prompt_that_is_read_in_parts_by_a_window_is_one_map():
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("drafts", ["looked up", "looked up, to a last token", "of a model"])
-def test_drafts_that_were_rejected_are_no_text(drafts, attention):
-    model = _tiny("Llama")
-    plain = model.generate(REPEATING, max_new_tokens=9, do_sample=False)
-    options = {"prompt_lookup_num_tokens": 4}
-    if drafts == "of a model":
-        options = {"assistant_model": _tiny("Llama", num_hidden_layers=1)}
-    if drafts == "looked up, to a last token":
-        options |= {"eos_token_id": int(plain[0, 18])}
+@pytest.mark.parametrize("drafts", ["looked up", "of a model"])
+def test_a_pass_ends_where_drafts_are_rejected(drafts, attention):
+    model, read = _tiny("Llama"), []
     model.set_attn_implementation(attention)
-    read = []
-    hook = model.lm_head.register_forward_hook(lambda module, args, logits: read.append(logits.shape[1]))
+    lookup = {"prompt_lookup_num_tokens": 4}
+    options = lookup if drafts == "looked up" else {"assistant_model": _tiny("Llama", num_hidden_layers=1)}
+    hook = model.model.embed_tokens.register_forward_hook(lambda module, args, made: read.append(args[0]))
     with record(model) as recording:
         written = model.generate(REPEATING, max_new_tokens=9, do_sample=False, **options)
     hook.remove()
-    assert REPEATING.shape[1] + sum(read[1:]) > written.shape[1], "drafts were rejected"
-    _require_maps_of_text(model, recording, written)
+    n_right = (read[0] == written[:, : read[0].shape[1]]).sum()
+    assert n_right < read[0].shape[1], "drafts beside the prompt were rejected"
+    assert recording.attention.maps[0].rows.tokens.ids == tuple(read[0][0].tolist())
+    _require_maps_of_text(model, recording, torch.cat([read[0], written[:, -1:]], dim=1))
+    (line,) = recording.missed
+    assert line.startswith("model.layers.0.self_attn and 1 more: keys do not continue those of the steps before")
+    assert "as after rejected drafts, which the pass before still holds" in line
 
 
 class Drafting(nn.Module):
@@ -343,26 +343,27 @@ class Drafting(nn.Module):
         return (S + torch.full(S.shape, -torch.inf).triu(1 + S.shape[-1] - S.shape[-2])).softmax(dim=-1)[0].detach()
 
 
-def _draft(model, text):
-    """Three drafts beside the prompt, the first of which is right, and three wrong ones."""
-    wrong = torch.randn(1, 5, 8)
-    model.begin()
-    with torch.no_grad():
-        model(torch.cat([text[:, :5], wrong[:, :2]], dim=1))
+@torch.no_grad()
+def test_drafts_that_a_program_of_ones_own_rejects_end_a_pass():
+    torch.manual_seed(0)
+    model, text, wrong = Drafting(), torch.randn(1, 10, 8), torch.randn(1, 5, 8)
+    with record(model, passes="0-") as recording:
+        model.begin()
+        model(first := torch.cat([text[:, :5], wrong[:, :2]], dim=1))
         model.cache.crop(-2)
         model(text[:, 5:8])
         model(torch.cat([text[:, 8:9], wrong[:, 2:]], dim=1))
         model.cache.crop(-3)
         model(text[:, 9:])
-
-
-def test_drafts_that_a_program_of_ones_own_rejects_are_no_text():
-    torch.manual_seed(0)
-    model, text = Drafting(), torch.randn(1, 10, 8)
-    with record(model) as recording:
-        _draft(model, text)
-    np.testing.assert_allclose(recording.attention.maps[0].weights, model.expected(text), atol=1e-6)
-    assert not recording.notices
+    second = model.expected(torch.cat([text[:, :9], wrong[:, 2:]], dim=1))[:, 5:]
+    for m, A in zip(
+        recording.attention.maps, (model.expected(first), second, model.expected(text)[:, 9:]), strict=True
+    ):
+        np.testing.assert_allclose(m.weights, A, atol=1e-6)
+    assert [m.kind for m in recording.attention.maps] == ["masked", "other", "other"]
+    assert {name.split()[0] for m in recording.attention.maps for name in m.keys} == {"row"}
+    (line,) = recording.notices
+    assert "a new pass begins" in line
 
 
 @pytest.mark.parametrize("lengths", [(4, 4), (4, 1), (1, 4)])
@@ -399,7 +400,7 @@ def test_texts_that_go_on_with_copies_of_a_cache_are_passes_of_their_own():
     assert [m.kind for m in recording.attention.maps] == ["masked", "other"]
     assert list(recording.attention.maps[1].queries) == ["row 0", "row 1", "row 2"], "what the copy held is not known"
     (line,) = recording.notices
-    assert "its keys do not continue those of the steps before" in line
+    assert "keys do not continue those of the steps before" in line
 
 
 @torch.no_grad()
@@ -507,61 +508,6 @@ def test_keys_of_a_cache_that_has_lost_some_are_named_after_no_token(way, n_new)
         assert m.kind == "other"
         assert {name.split()[0] for name in (*m.queries, *m.keys)} == {"row"}
     assert "a new pass begins" in "".join(recording.notices)
-
-
-@torch.no_grad()
-def test_it_is_said_that_a_continuation_was_taken_back():
-    torch.manual_seed(0)
-    model, text = Drafting(), torch.randn(1, 7, 8)
-    with record(model) as recording:
-        model.begin()
-        model(text[:, :4])
-        for token in torch.randn(2, 1, 1, 8):
-            model(token)
-        model.cache.crop(-2)
-        for token in text[:, 4:].split(1, dim=1):
-            model(token)
-    np.testing.assert_allclose(recording.attention.maps[0].weights, model.expected(text), atol=1e-6)
-    assert recording.notices == ["Drafting: whole steps are taken back from its cache, and are not drawn"]
-
-
-@torch.no_grad()
-def test_drafts_of_a_model_that_shares_layers_with_the_one_that_reads_are_no_text():
-    model, drafts = _tiny("Llama"), _tiny("Llama", num_hidden_layers=1)
-    drafts.load_state_dict(model.state_dict(), strict=False)
-    with record() as recording:
-        written = model.generate(REPEATING[:, :6], assistant_model=drafts, max_new_tokens=10, do_sample=False)
-    model.set_attn_implementation("eager")
-    expected = model(written[:, :-1], output_attentions=True, use_cache=False).attentions
-    for m, A in zip(recording.attention.maps[-2:], expected, strict=True):
-        np.testing.assert_allclose(m.weights, A[0], atol=1e-5)
-
-
-def test_drafts_in_cells_with_others_are_not_drawn():
-    torch.manual_seed(0)
-    model = Drafting()
-    with record(model, size=4) as recording:
-        _draft(model, torch.randn(1, 10, 8))
-    assert recording.is_empty
-    assert "rejected 2 tokens that share cells with others, and its map is left out" in recording.notices[0]
-
-
-@torch.no_grad()
-def test_drafts_of_the_last_step_are_replaced_in_pooled_cells():
-    torch.manual_seed(0)
-    model, text, wrong = Drafting(), torch.randn(1, 12, 8), torch.randn(1, 2, 8)
-    model.begin()
-    with record(model, size=4) as recording:
-        model(text[:, :8])
-        model(torch.cat([text[:, 8:10], wrong], dim=1))
-        model.cache.crop(-2)
-        model(text[:, 10:])
-        model.cache.crop(-1)
-        model(text[:, 11:])
-    m = recording.attention.maps[0]
-    assert m.rows.edges.tolist() == [0, 4, 8, 12]
-    A = model.expected(text)
-    np.testing.assert_allclose(m.weights, A.unflatten(1, (3, 4)).mean(dim=2).unflatten(2, (3, 4)).sum(dim=3), atol=1e-6)
 
 
 @torch.no_grad()
