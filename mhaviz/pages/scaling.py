@@ -77,20 +77,20 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
 @shown(ScalingSweep)
 def sweep_page(sweep: ScalingSweep) -> Page:
     """Return the page of every number against d_key, unscaled and scaled, with the expected standard deviation."""
-    unscaled, scaled, theory = "q·k, unscaled", "q·k / √d_key", "theory: √d_key, and 1"
-    ones = (1.0,) * len(sweep.d_keys)
+    unscaled, scaled = "q·k, unscaled", "q·k / √d_key"
+    theory = {"theory: √d_key": sweep.theory, "theory: 1": (1.0,) * len(sweep.d_keys)}
     plots = []
     for number, statistic in enumerate(STATISTICS):
         lines = (unscaled, sweep.unscaled, 0), (scaled, sweep.scaled, 2)
         series = [Series(name, sweep.d_keys, statistic.known(results), i, 0) for name, results, i in lines]
         if not number:  # the standard deviation of the scores, which theory predicts
-            series = [Series(theory, sweep.d_keys, ys, line="dotted") for ys in (sweep.theory, ones)] + series
+            series = [Series(name, sweep.d_keys, ys, line="dotted") for name, ys in theory.items()] + series
         y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
         plots.append(Plot(statistic.name, tuple(series), PlotAxis("d_key", log=2), y))
 
     draws = f"{sweep.draws} draws"
     length = counted(len(sweep.tokens), "token")
-    blocks = (Curves(tuple(plots), _numbers(sweep), dict.fromkeys((unscaled, scaled, theory), "")),)
+    blocks = (Curves(tuple(plots), _numbers(sweep), dict.fromkeys((unscaled, scaled, *theory), "")),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
     of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"

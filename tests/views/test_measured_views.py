@@ -18,7 +18,7 @@ from mhaviz.results.implementations import Implementation, ImplementationCompari
 from mhaviz.results.result import Source
 from mhaviz.results.timing import Timing
 from mhaviz.views.data import document, write_json
-from mhaviz.views.figure.curves import draw_plot
+from mhaviz.views.figure.curves import decide_curves, draw_plot, name_places
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -334,6 +334,50 @@ def test_a_legend_names_curves_in_the_order_of_their_ends():
                 PlotAxis(log=2), PlotAxis(log=10, unit=str))  # fmt: skip
     draw_plot(sheet, (1, 1, 3, 2), plot)
     assert [text.get_text() for text in sheet.axes[1].get_legend().get_texts()] == ["high", "low"]
+
+
+def ending(*ends, last=2.0):
+    """A plot of curves a, b, … from 0 to these ends; the last one ends at ``last``."""
+    xs = [*[2.0] * (len(ends) - 1), last]
+    series = (Series("abc"[i], (1.0, x), (0.0, y), i, i) for i, (x, y) in enumerate(zip(xs, ends, strict=True)))
+    return Plot("t", tuple(series), PlotAxis(), PlotAxis(limits=(0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("plot", "places"),
+    [
+        (ending(0.25, 0.75), {"a": 0.5, "b": 1.5}),
+        (ending(0.5, 0.5), {"a": 1 - 0.0625, "b": 1 + 0.0625}),
+        (ending(0.52, 0.5), {"b": 1.02 - 0.0625, "a": 1.02 + 0.0625}),
+        (ending(0.0, 0.5, 0.0), None),
+        (ending(0.5, 0.5, 0.5), None),
+        (ending(0.5, 0.75, last=1.5), None),
+    ],
+)
+def test_names_stand_apart_at_the_ends_of_their_curves_or_not_at_all(plot, places):
+    found = name_places(plot, 2.0)
+    assert (found is None) == (places is None)
+    if found and places:
+        assert {series.name: place for series, place in found} == pytest.approx(places)
+        assert [series.name for series, _ in found] == list(places), "from below"
+
+
+@pytest.mark.parametrize(
+    ("plots", "remark", "at_ends"),
+    [
+        ((ending(0.25, 0.75), ending(0.5, 0.9)), "", True),
+        ((ending(0.25, 0.75), ending(0.5, 0.5, 0.5)), "", False),
+        ((ending(0.25, 0.75),), "that needs a line of a legend", False),
+    ],
+)
+def test_names_stand_at_the_ends_of_all_curves_or_in_legends(plots, remark, at_ends):
+    curves = Curves(plots, Table((), ()), {"a": remark})
+    part, sheet = decide_curves(curves, Style()), Sheet(10, 6, 100)
+    assert part.at_ends == at_ends
+    part.draw(sheet, 0, 0, 9.5)
+    assert texts(sheet).count("a") == (len(plots) if at_ends else 1)
+    assert any(axes.get_legend() for axes in sheet.axes[1:]) != at_ends
+    inside(sheet)
 
 
 def test_a_table_keeps_its_keys(show):

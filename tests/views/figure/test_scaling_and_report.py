@@ -1,4 +1,5 @@
 import io
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -92,7 +93,13 @@ def test_the_sweep_draws_measures_and_theory():
     lines = [np.asarray(line.get_ydata()) for line in plots[0].lines]
     assert any(np.allclose(line, np.sqrt([2, 8, 32])) for line in lines)
     assert any(np.allclose(line, [s.score_std for s in sweep.unscaled]) for line in lines)
-    assert sweep.source.footnote in texts(sheet)
+    shown = texts(sheet)
+    assert sweep.source.footnote in shown
+    assert [shown.count(name) for name in ("q·k, unscaled", "q·k / √d_key", "theory: √d_key")] == [6, 6, 1], "at ends"
+    renderer = sheet.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in sheet.page.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert not any(box.overlaps(axes.bbox) for box in boxes for axes in plots)
     sheet.savefig(io.BytesIO(), dpi=40)
 
 
