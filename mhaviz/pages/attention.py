@@ -19,6 +19,7 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 
 _MEAN = ("mean",)  # the one row of a mean over heads
+_MOST_ABREAST = 8  # most passes in a row; more are in as many rows as have room
 
 
 @shown(Attention, MAP_SUFFIXES)
@@ -140,15 +141,25 @@ def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: C
     together = replace(by_layer[0], title=title, maps=tuple(maps.values()), table=None, module=common_name(names) or "")
     if first.quantity.of_all_heads and not is_film:  # one matrix a layer, all side by side
         return replace(together, panels=tuple(panel for one in by_layer for panel in one.panels))
-    panels = tuple(panel for m in maps.values() for panel in head_panels(m, _row_name(m, is_film, are_calls)))
+    if is_film:
+        return _film(together)
+    panels = tuple(panel for m in maps.values() for panel in head_panels(m, _row_name(m, are_calls)))
     n_heads = len(first.heads)
     return replace(together, panels=panels, by_layer=by_layer, across=n_heads if n_heads > 1 else None)
 
 
-def _row_name(m: AttentionMap, is_film: bool, is_call: bool) -> str:
-    """Return "pass 3 · ", "call 2 · ", or nothing, as the name of a head says its layer."""
-    if is_film:
-        return f"pass {m.pass_number} · "
+def _film(block: Matrices) -> Matrices:
+    """Return a block of one layer in several passes with its heads one by one, each through all passes from left to
+    right."""
+    maps = tuple(m.select((head,)) for head in block.maps[0].heads for m in block.maps)
+    panels = tuple(panel for m in maps for panel in head_panels(m, f"pass {m.pass_number} · "))
+    n_passes = len(block.maps)
+    across = n_passes if len(block.maps[0].heads) > 1 and n_passes <= _MOST_ABREAST else None
+    return replace(block, panels=panels, maps=maps, across=across)
+
+
+def _row_name(m: AttentionMap, is_call: bool) -> str:
+    """Return "call 2 · ", or nothing, as the name of a head says its layer."""
     return f"{_layer_or_call(m, is_call)} · " if is_call else ""
 
 

@@ -109,19 +109,19 @@ def heading(d: Difference) -> str:
 
 def _with_changes(d: Difference, block: Matrices) -> Matrices:
     """Return a block of changes with the divergence of each head and the description of its cells."""
-    of_change = {id(m.change): m for m in d.maps}
-    differences = [of_change[id(m)] for m in block.maps]
-    bits = (divergence for one in differences for divergence in one.divergence)
+    first = next(m for m in d.maps if m.change.name == block.maps[0].name)
+    of_head = {(head.map.name, head.head): head.divergence for head in d.ranking}
+    divergences = (of_head[m.name, head] for m in block.maps for head in m.heads)
     panels = tuple(
-        replace(panel, aside="" if math.isnan(divergence) else f"{bits_text(divergence)} bits")
-        for panel, divergence in zip(block.panels, bits, strict=True)
+        replace(panel, aside="" if divergence is None else f"{bits_text(divergence)} bits")
+        for panel, divergence in zip(block.panels, divergences, strict=True)
     )
     return replace(
         block,
         panels=panels,
-        cell_text=partial(cell_text, differences[0].change),
+        cell_text=partial(cell_text, first.change),
         by_layer=tuple(_with_changes(d, one) for one in block.by_layer),
-        module=block.module if block.by_layer else _module_text(differences[0]),
+        module=block.module if block.by_layer else _module_text(first),
     )
 
 

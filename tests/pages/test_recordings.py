@@ -74,7 +74,7 @@ def test_maps_without_names_stand_together_as_ever():
     assert titles(maps_of([""] * 3)) == [("self-attention, recorded, layers 0 to 2", "")]
 
 
-def test_a_film_has_a_row_a_pass():
+def test_a_film_has_a_row_a_head_with_the_passes_from_left_to_right():
     names = ["blocks.0.attn", "blocks.1.attn"]
     maps = [m for number in (0, 100, 200) for m in maps_of(names, pass_number=number)]
     page = attention_page(Attention(Source("recorded"), tuple(maps)))
@@ -83,8 +83,13 @@ def test_a_film_has_a_row_a_pass():
         "self-attention, recorded, layer 0, passes 0, 100, 200",
         "blocks.0.attn",
     )
-    assert [panel.title for panel in first.panels[:3]] == ["pass 0 · L0 H0", "pass 0 · L0 H1", "pass 100 · L0 H0"]
-    assert [one.title.head for one in first.by_layer][1] == "self-attention, recorded, layer 0, pass 100"
+    assert [panel.title for panel in first.panels] == [
+        f"pass {number} · L0 H{head}" for head in range(2) for number in (0, 100, 200)
+    ]
+    assert first.across == 3
+    for panel, m in zip(first.panels, first.maps, strict=True):
+        assert panel.title == f"pass {m.pass_number} · L0 H{m.heads[0]}"
+        np.testing.assert_array_equal(panel.values, m.weights[0])
     assert [list(group) for group in by_attention(maps)] == [[0, 2, 4], [1, 3, 5]]
 
 

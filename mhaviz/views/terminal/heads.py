@@ -112,7 +112,7 @@ class HeadsView:
         width, abilities, layout, m = self._options.max_width, self._abilities, None, block.maps[0]
         has_scale = m.quantity.is_signed or not self.share_scale
         panels = [replace(one, title=f"{one.title} {one.aside}".rstrip()) for one in self._scales.panels(block)]
-        grid = HeatGrid(panels, block.rows, block.columns, with_values or has_scale)
+        grid = HeatGrid(panels, block.rows, block.columns, with_values or has_scale, None, block.across)
 
         def decided() -> GridLayout:
             return grid.decide(width, abilities)
