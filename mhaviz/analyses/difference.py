@@ -8,6 +8,7 @@ where one of the weights is 0, and at most 1 bit.
 import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,19 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
     )
     heads = zip(after.heads, before.weights, after.weights, strict=True)
     has_rest = before.has_rest or after.has_rest
-    return MapDifference(change, tuple(_head_difference(change, *head, has_rest) for head in heads), (before, after))
+    differences = tuple(_head_difference(change, *head, has_rest) for head in heads)
+    return MapDifference(change, differences, (before, after), _chance(change, before, after, has_rest))
+
+
+def _chance(m: AttentionMap, before: AttentionMap, after: AttentionMap, has_rest: bool) -> float | None:
+    """Compute the mean divergence of each head before from a head after that is not the same.
+
+    That head stands half of all heads away, as neighbours may share their keys. None: no two heads have a divergence.
+    """
+    others = np.roll(np.arange(len(after.heads)), -(len(after.heads) // 2))
+    pairs = ((before.weights[head], after.weights[other]) for head, other in enumerate(others) if head != other)
+    bits = [found for pair in pairs if (found := _divergence(m, *pair, has_rest).divergence) is not None]
+    return fmean(bits) if bits else None
 
 
 def _joined_axis(before: Axis, after: Axis) -> Axis:
@@ -131,12 +144,17 @@ def _joined_axis(before: Axis, after: Axis) -> Axis:
 def _head_difference(
     m: AttentionMap, head: int, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool
 ) -> HeadDifference:
+    """Compare one head: the weight that has changed most, and the divergence of its rows."""
+    return replace(_divergence(m, A, B, has_rest), head=head, largest=_largest(m, A, B))
+
+
+def _divergence(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32], has_rest: bool) -> HeadDifference:
     """Compute the mean over the queries of JSD(A, B), and the largest. Rows of cells are weighted by their queries.
 
     With ``has_rest``, the missing weight of a row counts as one more key: a sink, special tokens, or keys outside a
     window. The result is then a lower bound of the divergence over all keys.
     """
-    found = HeadDifference(m, head, _largest(m, A, B))
+    found = HeadDifference(m, 0, None)
     if not m.quantity.rows_are_shares:
         return found
     sums = np.stack([weights.sum(axis=-1, dtype=np.float64) for weights in (A, B)])

@@ -27,6 +27,7 @@ _MEANING = (
     "the Jensen–Shannon divergence of a query's weights before and after, in bits: 0 if none has changed, 1 if no key "
     "is in common; the mean over the queries"
 )
+_CHANCE = "the mean divergence of a head before from another head after"
 
 
 @shown(Difference, PAGE_SUFFIXES)
@@ -34,10 +35,10 @@ def difference_page(d: Difference) -> Page:
     """Return the page: the heads that changed most, and, if any has, B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
     of_head, several = _by_name(d), len({m.sentence for m in changes}) > 1
-    ranked, whisker = _ranked(of_head), "from the least to the largest of the sentences"
+    ranked, whisker = _ranked(d, of_head), "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
     where = f"the query → key whose {_name(d)} changes most" + ", of all sentences" * several
-    dots = change_dots(ranked, ranking_table(d), meaning, where, whisker)
+    dots = change_dots(ranked, ranking_table(d), meaning, where, whisker, _CHANCE)
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
     if not _has_changed(d):
         return Page(title, (dots,), d.source.footnote)
@@ -58,13 +59,15 @@ def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
     return of_head
 
 
-def _ranked(of_head: Mapping[str, Sequence[HeadDifference]]) -> list[Dot]:
+def _ranked(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]) -> list[Dot]:
     """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
-    changes = []
+    changes, chances = list[Dot](), {m.change.name: m.chance for m in d.maps}
     for name, several in of_head.items():
         if bits := [head.divergence for head in several if head.divergence is not None]:
             low, high = (min(bits), max(bits)) if len(bits) > 1 else (math.nan, math.nan)
-            changes.append(Dot(name, float(np.mean(bits)), low, high, note=_where(_most_changed(several))))
+            known = [chance for head in several if (chance := chances[head.map.name]) is not None]
+            chance = float(np.mean(known)) if known else math.nan
+            changes.append(Dot(name, float(np.mean(bits)), low, high, chance, _where(_most_changed(several))))
     return sorted(changes, key=lambda change: -change.value)
 
 
@@ -225,6 +228,9 @@ def _notes(d: Difference) -> str:
             "divergence: the mean Jensen–Shannon divergence of the head's rows before and after, in bits: 0 if no "
             "weight has changed, 1 if no row has a key in common"
         )
+    if (chances := [m.chance for m in d.maps if m.chance is not None]) and _has_changed(d):
+        ends = dict.fromkeys(bits_text(end) for end in (min(chances), max(chances)))
+        parts.append(f"by chance {' to '.join(ends)}, {_CHANCE}")
     if any(head.worst for head in d.ranking):
         parts.append("worst row: the largest of these divergences, and its query")
     if zeros := sum(head.zero_rows for head in d.ranking):

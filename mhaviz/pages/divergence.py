@@ -22,7 +22,9 @@ def first_text(heads: Sequence[Dot]) -> str:
     return f"{heads[0].name}: {bits_text(heads[0].value)} bits" if heads and heads[0].value > 0 else ""
 
 
-def change_dots(heads: Sequence[Dot], table: Table, meaning: str, where: str, whisker: str) -> Dots | Table:
+def change_dots(
+    heads: Sequence[Dot], table: Table, meaning: str, where: str, whisker: str, chance: str = ""
+) -> Dots | Table:
     """Return a dot plot of the heads that differ most; only their table where none differs.
 
     Args:
@@ -32,10 +34,13 @@ def change_dots(heads: Sequence[Dot], table: Table, meaning: str, where: str, wh
         meaning: what the numbers are.
         where: which query and key are beside a dot.
         whisker: what a whisker is.
+        chance: what is drawn as chance, of heads that have it.
     """
     dots = tuple(dot for dot in heads[:_MOST_DOTS] if dot.value > 0)
-    has_whisker = any(not math.isnan(dot.low) for dot in dots)
-    notes = [f"beside it: {where}", *[f"whisker: {whisker}"] * has_whisker]
+    has_whisker, has_chance = (
+        any(not math.isnan(end) for end in ends) for ends in ([dot.low for dot in dots], [dot.chance for dot in dots])
+    )
+    notes = [f"beside it: {where}", *[f"whisker: {whisker}"] * has_whisker, *[f"chance: {chance}"] * has_chance]
     return Dots(table, dots, meaning, bits_text, "; ".join(notes)) if dots else table
 
 

@@ -86,11 +86,14 @@ class MapDifference(ShortRepr):
         change: the second map, with the weights of the second minus those of the first: rows sum to 0.
         heads: the change of each head.
         sides: the maps before and after; None: not kept.
+        chance: divergence of heads that have nothing to do with each other: mean of that of a head before from another
+            head after, in bits. None: unknown, as of a single head.
     """
 
     change: AttentionMap
     heads: tuple[HeadDifference, ...]
     sides: tuple[AttentionMap, AttentionMap] | None = None
+    chance: float | None = None
 
     @property
     def divergence(self) -> NDArray[np.float64]:
@@ -101,7 +104,8 @@ class MapDifference(ShortRepr):
         """Return the change of only these heads. Raises ArgumentError if there is no such head."""
         change, own = self.change.select(heads), {one.head: one for one in self.heads}
         chosen = tuple(replace(own[head], map=change) for head in heads)
-        return MapDifference(change, chosen, self.sides and (self.sides[0].select(heads), self.sides[1].select(heads)))
+        sides = self.sides and (self.sides[0].select(heads), self.sides[1].select(heads))
+        return replace(self, change=change, heads=chosen, sides=sides)
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ class Difference(Result):
             describe(m.change)
             | {
                 "divergence": m.divergence,
+                "chance": m.chance,
                 "worst_row": tuple(head.worst for head in m.heads),
                 "zero_rows": tuple(head.zero_rows for head in m.heads),
                 "largest": tuple(head.largest for head in m.heads),

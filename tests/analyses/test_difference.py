@@ -44,6 +44,21 @@ def test_against_the_definition(random_map):
     np.testing.assert_allclose(m.divergence, expected, atol=CLOSE)
 
 
+@pytest.mark.parametrize("n_heads", [2, 3, 4])
+def test_chance_is_the_divergence_from_another_head(random_map, n_heads):
+    before, after = random_map(n_heads, ("a", "b", "c"), seed=0), random_map(n_heads, ("a", "b", "c"), seed=1)
+    (m,) = compare(attention(before), attention(after)).maps
+    heads = [(head, (head + n_heads // 2) % n_heads) for head in range(n_heads)]
+    rows = [zip(before.weights[one].tolist(), after.weights[other].tolist(), strict=True) for one, other in heads]
+    assert m.chance == pytest.approx(np.mean([[jsd(p, q) for p, q in of_pair] for of_pair in rows]), abs=CLOSE)
+    assert m.select((1,)).chance == m.chance, "whatever is shown"
+
+
+def test_chance_of_one_head_is_not_known(random_map):
+    before, after = random_map(1, ("a", "b"), seed=0), random_map(1, ("a", "b"), seed=1)
+    assert compare(attention(before), attention(after)).maps[0].chance is None
+
+
 def test_by_hand():
     before = one([[[1, 0], [0.5, 0.5]], [[1, 0], [0, 1]]])
     after = one([[[0, 1], [0.5, 0.5]], [[1, 0], [0.5, 0.5]]])

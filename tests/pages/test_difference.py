@@ -51,6 +51,15 @@ def test_heads_that_were_left_out_are_no_blank_cells(random_map):
         assert sum(isinstance(block, Matrices) and not block.maps for block in difference_page(d).blocks) == n_blocks
 
 
+@pytest.mark.parametrize("n_heads", [1, 4])
+def test_dots_stand_beside_chance_where_there_is_another_head(random_map, n_heads):
+    tokens = ("a", "b", "c")
+    d = compare(*(Attention(Source("s"), (random_map(n_heads, tokens, seed=seed),)) for seed in (0, 1)))
+    dots, said = difference_page(d).blocks[0], "the mean divergence of a head before from another head after"
+    assert {dot.chance if n_heads > 1 else None for dot in dots.dots} == {d.maps[0].chance}
+    assert (f"chance: {said}" in dots.notes) == (f", {said}" in notes(d)) == (n_heads > 1)
+
+
 def test_small_numbers_do_not_become_nothing():
     d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
     ((_, divergence, _, _, change, _),) = rows(d, 1)
