@@ -15,7 +15,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
 
 _LONG = 1e5  # from here on a number with two decimals is longer than one with an exponent
-_QUOTED, _BAR, _STUDY = 24, 16, 140  # characters of a token, of a bar, and of the line that says what is studied
+_QUOTED, _BAR, _STUDY = 24, 12, 140  # characters of a token, of a bar, and of the line that says what is studied
 MOST_KEYS = 16  # of a longer sentence, the keys with the largest weights are shown, and the sum of the others
 
 
@@ -32,11 +32,11 @@ def explanation_page(e: Explanation) -> Page:
     of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
         Text((title_text(study_title(e), _STUDY),), "subtitle"),
-        Text((_scores_heading(e),), "heading"),
-        Grid(((_strips("q", e.query[None], ["q"]), None), (of_keys, _scores_table(e, keys)))),
+        Text((_scores_text(e),)),
+        Grid(((Grid(((_strips("q", e.query[None], ["q"]),), (of_keys,))), _scores_table(e, keys)),)),
         *([Text((_rest_text(e, left),))] if (left := _others(e, keys)) else []),
         Text((_strongest_text(e), "")),
-        Text(("output: the values v times their weights a, the largest contributions first",), "heading"),
+        Text(("output: the values v times their weights a, the largest contributions first",)),
         Grid(((_strips("a v", parts, names, total), _contributions_table(e, largest, rest, parts)),)),
     )
 
@@ -76,8 +76,8 @@ def _lesson(e: Explanation) -> str:
     return f"{query} looks most at {what}, {e.weights.max():.2f}{each}"
 
 
-def _scores_heading(e: Explanation) -> str:
-    """Return the heading of the scores."""
+def _scores_text(e: Explanation) -> str:
+    """Return what is above the scores: how they are computed."""
     rule = e.rule.replace("/ √", "divided by √").replace("·", "times") or "unscaled"
     features = f"{e.d_key} products of features" if e.d_key > 1 else "one product of features"
     return f"scores: q·k, the sum of {features}; {rule}; softmax"

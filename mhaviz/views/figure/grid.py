@@ -77,11 +77,7 @@ class GridPart:
     @property
     def pictures(self) -> Iterator[MosaicPart]:
         """All pictures, also those of grids inside this one."""
-        for part in (part for row in self.rows for part in row):
-            if isinstance(part, GridPart):
-                yield from part.pictures
-            elif isinstance(part, MosaicPart):
-                yield part
+        yield from (picture for row in self.rows for part in row if part for picture in _pictures(part))
 
     def rooms_of_parts(self) -> Iterator[tuple[Part, float]]:
         """Yield the parts, each with the width that it has."""
@@ -96,11 +92,16 @@ class GridPart:
             last = max(map(_last_cells, (part for part, _ in parts)))
             for part, i in parts:
                 x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
-                top = y + last - _last_cells(part) if isinstance(part, (MosaicPart, TablePart)) else y
+                top = y + last - _last_cells(part) if isinstance(part, (MosaicPart, TablePart, GridPart)) else y
                 placed.append((part, x, top, room))
                 end = max(end, top + part.height(room))
             y = end + max(_BELOW if isinstance(part, MosaicPart) else part.after for part, _ in parts)
         return placed, end
+
+    @property
+    def last_cells(self) -> float:
+        """Inches from the top to the end of the last row of cells."""
+        return max(top + _last_cells(part) for part, _, top, _ in self._places()[0])
 
     def _above(self, room: float) -> float:
         return lines_height(self.bars, room) if self.is_narrow else 0.0
@@ -168,6 +169,8 @@ class StacksPart:
 
 def _last_cells(part: Part) -> float:
     """Return the inches from the top to the end of the last row of cells, or of a table."""
+    if isinstance(part, GridPart):
+        return part.last_cells
     if isinstance(part, MosaicPart):
         return part.height(0.0) - part.layout.keys.room
     return part.rows_height if isinstance(part, TablePart) else 0.0
@@ -186,7 +189,7 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_nar
 def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
     """Return a part without the labels that neighbours have: of rows, a picture at its left; of columns, one below it.
     The rows of a table are aligned with those of a picture at its left."""
-    before = [other for other in rows[row][:column] if isinstance(other, MosaicPart)]
+    before = [picture for other in rows[row][:column] if other for picture in _pictures(other)]
     if isinstance(part, TablePart) and before:
         return part.beside(before[-1].layout.queries.cells, before[-1].layout.queries.cell)
     if not isinstance(part, MosaicPart):
@@ -195,9 +198,16 @@ def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column
     queries, keys = part.layout.queries, part.layout.keys
     if any(part.rows.are_same(other.rows) for other in before):
         queries = replace(queries, marks=(), room=0.0)
-    if any(part.columns.are_same(other.columns) for other in below):
-        keys = replace(keys, marks=(), room=0.0)
+    alike = [other.layout.keys for other in below if part.columns.are_same(other.columns)]
+    if alike:  # labels are written below the last, beside whose own labels there may be less room
+        cell = min(side.cell for side in (keys, *alike) if side.cells == keys.cells)
+        keys = replace(keys, marks=(), room=0.0, cell=cell)
     return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
+
+
+def _pictures(part: Part) -> Iterator[MosaicPart]:
+    """Yield the pictures of a part of a row."""
+    yield from part.pictures if isinstance(part, GridPart) else [part] if isinstance(part, MosaicPart) else ()
 
 
 def _begun(part: Part | None, room: float) -> Part | None:

@@ -7,6 +7,7 @@ from rounding import rounding
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
+from mhaviz.pages.registry import page_of
 from mhaviz.views.figure.sheet import ACCENT
 from mhaviz.views.showing import figure_of
 from mhaviz.views.style import Style
@@ -39,6 +40,25 @@ def test_strips_read_like_the_equation():
     expected = [e.query, *e.products, *e.contributions[largest], e.output]
     for (_, values), row in zip(found, expected, strict=True):
         np.testing.assert_array_equal(values, row.astype(float))
+
+
+@pytest.mark.parametrize(("d_key", "width"), [(16, None), (64, None), (16, 3.3)])
+def test_features_stand_below_each_other_and_rows_beside_their_numbers(d_key, width):
+    e = explanation(d_model=2 * d_key)
+    sheet = figure_of(e, Style(width=width))
+    pictures = (image for image in sheet.page.images if not image.get_label().startswith("scale of"))
+    query, products, _ = sorted((image.get_extent() for image in pictures), key=lambda extent: extent[3])
+    assert query[:2] == products[:2], "q over q ∘ k"
+    _, right, bottom, top = products
+    rows = {text.get_text(): text.get_position()[1] for text in sheet.page.texts if text.get_position()[0] > right}
+    middles = [top + (key + 0.5) * (bottom - top) / 4 for key in range(4)]
+    scores = [rows.get(f"{e.similarities[key]:z.2f}") for key in range(4)]
+    if d_key == 16 and width is None:
+        assert scores == pytest.approx(middles, abs=0.02)
+    else:
+        assert scores == [None] * 4, "the table is below"
+    bold = [text.get_text() for text in sheet.page.texts if text.get_weight() == "bold"]
+    assert " ".join(text for text in bold if len(text) > 5) == page_of(e).title, "one heading"
 
 
 def test_zero_is_in_the_middle_of_every_scale():
