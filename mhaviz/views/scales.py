@@ -56,6 +56,14 @@ class Scales:
         parts = {id(part) for part in leaves([block])}
         return tuple(scale for scale, first in self.bars if id(first) in parts)
 
+    def of_sheet(self, blocks: Iterable[Block]) -> "Scales":
+        """Return the same scales, with the colour bars of a sheet that shows these blocks, or parts of blocks."""
+
+        def scales_of(block: Block) -> Iterable[Scale]:
+            return [self.drawn[scale] for scale in block.scales] if isinstance(block, Matrices) else ()
+
+        return replace(self, bars=tuple(_bars(blocks, scales_of)))
+
 
 def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     """Return all scales of a page.
@@ -77,11 +85,21 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
     drawn = _of_panels([panel for block in blocks if not block.maps for panel in block.panels], named, style)
     drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
+    return Scales(drawn).of_sheet(page.blocks)
 
-    def scales_of(block: Block) -> Iterable[Scale]:
-        return [drawn[scale] for scale in block.scales] if isinstance(block, Matrices) else ()
 
-    return Scales(drawn, tuple(_bars(page.blocks, scales_of)))
+def resolve_sheets(page: Page, sheets: Sequence[Page], cells: DrawnCells, style: Style) -> Scales:
+    """Return the scales of a page that is divided into sheets: the same on all of them, and with all parts and heads.
+
+    Only the scale of maps of sums is that of the maps on the sheets. Arguments and errors as in ``resolve``.
+    """
+    whole = resolve(page, {}, style)
+    if not cells:
+        return whole
+    drawn = replace(page, blocks=tuple(block for sheet in sheets for block in sheet.blocks))
+    sums = {group_scale(m) for block in matrices(drawn.blocks) for m in block.maps if m.are_sums}
+    of_sums = {group: scale for group, scale in resolve(drawn, cells, style).drawn.items() if group in sums}
+    return replace(whole, drawn={**whole.drawn, **of_sums})
 
 
 def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> Scales:

@@ -57,7 +57,7 @@ from mhaviz.views.figure.sheet import (
 )
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
-from mhaviz.views.scales import Scales, resolve
+from mhaviz.views.scales import Scales, resolve, resolve_sheets
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
 from mhaviz.views.tiles.fit import LEAST_PITCH, MOST_WIDTH, PAGE_SHAPE
 from mhaviz.views.tiles.heads import HIGH
@@ -106,6 +106,11 @@ class _Laid:
         are_legible = all(one.tile_width >= min(_LEAST_HEAD, one.keys.cells * LEAST_PITCH) - _HAIR for one in layouts)
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
+    @property
+    def cells(self) -> dict[int, tuple[int, int]]:
+        """Cells in which pooled maps are drawn."""
+        return _pooled_cells(_mosaics([part for part, *_ in self.plan.places]))
+
 
 def _is_mosaic(part: MosaicPart) -> bool:
     """Return whether a part is of heads of which none is enlarged."""
@@ -121,16 +126,23 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
         if not part.blocks:
             return True
         try:
-            return _lay_out(part, style).fits
+            return _lay_out(part, style, scales).fits
         except ArgumentError:  # it is too wide
             return False
 
-    _lay_out(replace(page, blocks=page.blocks[:0]), style)
-    return [draw_page(one, style, formats) for one in pages_in_room(page, fits)]
+    scales = resolve(page, {}, style)
+    _lay_out(replace(page, blocks=page.blocks[:0]), style, scales)
+    sheets = pages_in_room(page, fits)
+    cells = {key: shape for sheet in sheets for key, shape in _lay_out(sheet, style, scales).cells.items()}
+    scales = resolve_sheets(page, sheets, cells, style)
+    return [draw_page(sheet, style, formats, scales) for sheet in sheets]
 
 
-def _lay_out(page: Page, style: Style) -> _Laid:
-    """Lay out a page at the resolution of the style. Raises ArgumentError if it is narrower than what is drawn."""
+def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
+    """Lay out a page at the resolution of the style. Raises ArgumentError if it is narrower than what is drawn.
+
+    ``scales``: those of all sheets of a room, which this is one of.
+    """
     zoom, crop, most = (style.font_size or BODY) / BODY, 0.0, None
     across, down = (style.width, None) if style.room is None else ROOMS[style.room]
     if across is not None:  # the document around it has margins
@@ -143,7 +155,7 @@ def _lay_out(page: Page, style: Style) -> _Laid:
         given["width"], most = (inches / zoom for inches in _PAPER)
     layout = LayoutStyle(**given, is_least=most is not None and style.room is None, heads_height=most)
     page = with_plain(page, layout.is_narrow)
-    scales = resolve(page, {}, layout)
+    scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
     if layout.is_narrow:
         fonts = replace(fonts, label_cells=NARROW_CELLS)
@@ -164,13 +176,21 @@ def _lay_out(page: Page, style: Style) -> _Laid:
     return _Laid(plan, scales, fonts, layout, zoom, crop, most)
 
 
-def draw_page(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> Sheet:
-    """Draw a page; ``formats``: suffixes of the files that its result can be saved in.
+def draw_page(
+    page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES, scales: Scales | None = None
+) -> Sheet:
+    """Draw a page.
+
+    Args:
+        page: the page.
+        style: looks.
+        formats: suffixes of the files that its result can be saved in.
+        scales: those of all sheets of a room, which this is one of; None: its scales are its own.
 
     Raises:
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn.
     """
-    laid = _lay_out(page, style)
+    laid = _lay_out(page, style, scales)
     plan, scales, fonts, zoom = laid.plan, laid.scales, laid.fonts, laid.zoom
     is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
     style, asked = laid.style, laid.style.dpi
@@ -285,12 +305,7 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else part
 
     aligned = list(map(in_line, stacked, alone))
-    if cells := {
-        id(m): part.layout.cells
-        for part, block in zip(aligned, stacked, strict=True)
-        for m in block.maps
-        if m.is_pooled
-    }:
+    if style.room is None and (cells := _pooled_cells(aligned)):  # the sheets of a room share their scales
         scales = resolve(page, cells, style)
     drawn = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
 
@@ -358,6 +373,11 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         part.aligned(of_panels) if isinstance(part, MosaicPart) and part in of_panels else part for part in parts
     ]
     return in_columns if all(part.width <= _room(style) for part in in_columns) else parts
+
+
+def _pooled_cells(parts: Iterable[MosaicPart]) -> dict[int, tuple[int, int]]:
+    """Return the cells in which pooled maps are drawn, by the ``id`` of each."""
+    return {id(m): part.layout.cells for part in parts for m in part.block.maps if m.is_pooled}
 
 
 def _has_others(page: Page) -> bool:

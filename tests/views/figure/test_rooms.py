@@ -1,12 +1,14 @@
 """Pictures for a slide, a column and a page: their size, their letters, what they leave out, and their files."""
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 from drawn import images, inside, texts
 from looking import attend, encoded, traced
+from made import made_map
 from matplotlib.text import Text
 from PIL import Image
 
@@ -15,6 +17,9 @@ from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
+from mhaviz.pages.pooling import pool_map
+from mhaviz.results.attention import Attention
+from mhaviz.results.result import Source
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.showing import figure_of, figures_of
 from mhaviz.views.style import Style
@@ -74,6 +79,26 @@ def test_the_heads_of_a_room_are_the_strongest():
     assert drawn == set(np.argsort(-peaks)[: len(drawn)].tolist())
     assert 4 <= len(drawn) < 72
     assert f"the {len(drawn)} strongest of 72 heads" in " ".join(texts(sheet)[::-1])
+
+
+def spread_over_files(n_tokens, n_cells=None):
+    """Maps of seven sentences, of which the first has weights far above the others'."""
+    tokens, rng = [f"w{i}" for i in range(n_tokens)], np.random.default_rng(0)
+    shares = (rng.dirichlet(np.full(n_tokens, 0.2 if i == 0 else 9.0), (4, n_tokens)) for i in range(7))
+    maps = [replace(made_map(tokens, tokens, s.astype(np.float32)), sentence=i) for i, s in enumerate(shares)]
+    return Attention(Source("made by a test"), tuple(pool_map(m, n_cells, n_cells) if n_cells else m for m in maps))
+
+
+@pytest.mark.parametrize("shape", [(6,), (300, 200)])
+def test_all_files_have_one_scale(shape):
+    attention, style = spread_over_files(*shape), Style(room="column", dpi=50)
+    sheets = figures_of(attention, style)
+    ends = {image.get_clim() for sheet in sheets for image in images(sheet, "L0 H")}
+    assert len(sheets) > 1
+    assert len(ends) == 1
+    if len(shape) == 1:  # sums grow with the cells, which are larger in a room
+        assert ends == {image.get_clim() for image in images(figure_of(attention, Style(dpi=50)), "L0 H")}
+    assert len({tuple(text for text in texts(sheet) if re.fullmatch(r"[≤≥]? ?[\d.]+", text)) for sheet in sheets}) == 1
 
 
 def test_every_part_is_in_one_of_the_files():
