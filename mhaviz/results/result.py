@@ -123,7 +123,7 @@ class Result(ShortRepr):
             paths: names that end in .png, .svg or .pdf for a picture, or .json for all numbers. Maps also have .html, a
                 page for the browser, and .csv, .npz and .safetensors.
             style: looks of pictures, as of ``plot``, and ``room``: "slide", "column" or "page", which a picture
-                fits, with fewer heads, or in several files, such as name.png and name-2.png.
+                fits, with fewer heads, or in several files, such as name.png and name-2.png; a PDF has pages instead.
 
         Raises:
             ArgumentError: a suffix is not a format of this result, or a look is invalid.

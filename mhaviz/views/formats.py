@@ -69,7 +69,7 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
 
     Returns:
         Notices about the figure, such as fewer pixels than asked for, and the files: a picture that a room divides has
-        several for each path, named after it: name.png, name-2.png.
+        several for each path, named after it, name.png and name-2.png; a PDF has pages instead.
 
     Raises:
         MhavizError: a file could not be written; nothing is left behind.
@@ -80,7 +80,11 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
     sheets = figures_of(result, style, **details) if any(suffix in FIGURE_SUFFIXES for _, suffix in by_suffix) else []
 
     def writers(path: Path, suffix: str) -> Iterator[tuple[Path, Callable[[BinaryIO], object]]]:
-        if suffix in FIGURE_SUFFIXES:
+        if suffix == ".pdf":
+            from mhaviz.views.figure.sheet import save_pdf
+
+            yield path, partial(save_pdf, sheets)
+        elif suffix in FIGURE_SUFFIXES:
             for number, sheet in enumerate(sheets, 1):
                 numbered = path.with_stem(f"{path.stem}-{number}") if number > 1 else path
                 yield numbered, partial(sheet.save, suffix=suffix[1:])

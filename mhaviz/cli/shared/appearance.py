@@ -20,7 +20,9 @@ class PictureOptions:
 
     room: Annotated[
         str | None,
-        look_option("--for", metavar="slide|column|page", help="Fits a slide, or a column or page of a paper."),
+        look_option(
+            "--for", metavar="slide|column|page", help="Fits a slide, column or page: in files, or a PDF's pages."
+        ),
     ] = None
     dpi: Annotated[int, look_option(help="Pixels per inch.")] = Style.dpi
     width: Annotated[

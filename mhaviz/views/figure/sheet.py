@@ -40,7 +40,6 @@ from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 """Clip path of all texts. matplotlib would make one for each, which it never uses, in two thirds of a text's time."""
 
-_DATES = {"svg": "Date", "pdf": "CreationDate"}  # metadata that would differ between runs
 _COMPRESSION = 3  # of 9; 6 takes twice as long for 5 % smaller files, or a third for pages of many heads
 
 MOST_PIXELS = 16_384  # pixels a side; many programs open nothing larger
@@ -106,36 +105,23 @@ class Sheet(NotebookFigure):
 
     def save(self, stream: BinaryIO, suffix: str) -> None:
         """Write the sheet as png, svg or pdf: the same bytes in every run, whatever matplotlibrc says."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.filterwarnings("always", message="Glyph ")
+        if suffix == "pdf":
+            save_pdf([self], stream)
+            return
+        with _noting_glyphs(self):
             if suffix == "png":
-                with self._settings(suffix):
+                with _settings(suffix, self.fonts.families):
                     self._save_png(stream)
             else:
-                file = io.BytesIO()  # with a full disk matplotlib would raise an error of zlib
-                title = {"Title": self.heading} if self.heading else {}
+                file = io.BytesIO()
                 with _undated():
-                    self.savefig(file, format=suffix, dpi=self.dpi, metadata={_DATES[suffix]: None, **title})
+                    self.savefig(file, format=suffix, dpi=self.dpi, metadata={"Date": None, **_heading([self])})
                 stream.write(file.getbuffer())
-        notice = "no installed font can join some of the characters: they are drawn as boxes"
-        if notice not in self.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
-            self.notices.append(notice)
 
     def savefig(self, fname: Any, **options: Any) -> None:
         """Write the figure as matplotlib does, but with the letters of ``save``, whatever matplotlibrc says."""
-        with self._settings(str(options.get("format") or fname).lower()):
+        with _settings(str(options.get("format") or fname).lower(), self.fonts.families):
             super().savefig(fname, **options)
-
-    @contextmanager
-    def _settings(self, name: str) -> Iterator[None]:
-        """Context with the settings that a file is written with; ``name``: its format, or a name that ends in it."""
-        with house_style():
-            # Texts stay texts that can be searched and edited. Journals require TrueType in PDFs; not all fonts are.
-            pdf_font = 42 if name.endswith("pdf") and are_truetype(self.fonts.families) else 3
-            matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
-            matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
-            matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and take half the time
-            yield
 
     def _save_png(self, stream: BinaryIO) -> None:
         """Write a PNG without transparency, with fast compression."""
@@ -315,6 +301,53 @@ class Sheet(NotebookFigure):
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         return axes
+
+
+def save_pdf(sheets: Sequence[Sheet], stream: BinaryIO) -> None:
+    """Write sheets as the pages of one PDF: the same bytes in every run, whatever matplotlibrc says."""
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    file = io.BytesIO()  # with a full disk matplotlib would raise an error of zlib
+    families = tuple(dict.fromkeys(family for sheet in sheets for family in sheet.fonts.families))
+    pages = PdfPages(file, metadata={"CreationDate": None, **_heading(sheets)})
+    with _noting_glyphs(sheets[0]), _settings("pdf", families), _undated(), pages:
+        for sheet in sheets:
+            NotebookFigure.savefig(sheet, pages, format="pdf", backend="pdf", dpi=sheet.dpi)  # type: ignore[arg-type]
+    stream.write(file.getbuffer())
+
+
+def _heading(sheets: Iterable[Sheet]) -> dict[str, str]:
+    """Return the title of a file as metadata."""
+    heading = next((sheet.heading for sheet in sheets if sheet.heading), "")
+    return {"Title": heading} if heading else {}
+
+
+@contextmanager
+def _settings(name: str, families: tuple[str, ...]) -> Iterator[None]:
+    """Context with the settings that a file is written with.
+
+    Args:
+        name: its format, or a name that ends in it.
+        families: font families of its letters.
+    """
+    with house_style():
+        # Texts stay texts that can be searched and edited. Journals require TrueType in PDFs; not all fonts are.
+        pdf_font = 42 if name.endswith("pdf") and are_truetype(families) else 3
+        matplotlib.rcParams.update({"svg.hashsalt": "mhaviz", "svg.fonttype": "none", "pdf.fonttype": pdf_font})
+        matplotlib.rcParams["font.sans-serif"] = [DEFAULT_FAMILY]  # an SVG names it and, after it, any other
+        matplotlib.rcParams["text.hinting"] = "none"  # letters keep their shapes, and take half the time
+        yield
+
+
+@contextmanager
+def _noting_glyphs(sheet: Sheet) -> Iterator[None]:
+    """Context in which warnings of glyphs that no font has become a notice of the sheet."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message="Glyph ")
+        yield
+    notice = "no installed font can join some of the characters: they are drawn as boxes"
+    if notice not in sheet.notices and any(str(warning.message).startswith("Glyph ") for warning in caught):
+        sheet.notices.append(notice)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from looking import attend, encoded, traced
 from made import made_map
 from matplotlib.text import Text
 from PIL import Image
+from pypdf import PdfReader
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.matrices import layer_matrices
@@ -126,6 +127,22 @@ def test_files_are_numbered_and_written_together(tmp_path):
     with pytest.raises(MhavizError, match=r"cannot write .*t-2.png: it is a folder"):
         record("trace").save(tmp_path / "t.png", room="column", dpi=50)
     assert [path.name for path in tmp_path.iterdir()] == ["t-2.png"]
+
+
+def test_a_pdf_has_a_page_for_each_part(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")  # which matplotlib reads
+    explanation, path = record("explanation"), tmp_path / "t.pdf"
+    explanation.save(path, room="column", dpi=50)
+    sheets = figures_of(explanation, Style(room="column", dpi=50))
+    assert [found.name for found in tmp_path.iterdir()] == ["t.pdf"]
+    pdf = PdfReader(path)
+    assert "/CreationDate" not in pdf.metadata
+    assert pdf.metadata.title == sheets[0].heading
+    for page, sheet in zip(pdf.pages, sheets, strict=True):
+        assert [float(side) / 72 for side in page.mediabox[2:]] == pytest.approx(sheet.get_size_inches(), abs=0.01)
+        assert all(text in page.extract_text() for text in texts(sheet)[:2])
+        fonts = [font.get_object() for font in page["/Resources"]["/Font"].get_object().values()]
+        assert {font["/Subtype"] for font in fonts} == {"/Type0"}  # TrueType; matplotlib's other is /Type3
 
 
 @pytest.mark.parametrize(
