@@ -116,6 +116,11 @@ class Scale:
             return float(self.low * (self.high / self.low) ** share)
         return self.low + (self.high - self.low) * share
 
+    @property
+    def half_digit(self) -> float:
+        """Number from which on a number in a cell does not round to 0."""
+        return 0.5 * 10.0**-self.decimals
+
     def text(self, value: float) -> str:
         """Return a number as it is written in a cell; "" for NaN, and for 0.00 unless ``zeros``."""
         text = "" if np.isnan(value) else fixed(value, self.decimals)
@@ -185,6 +190,14 @@ class Panel:
         if self.mark(row, column) or self.numbers == "none" or (self.numbers == "outlined" and not is_outlined):
             return ""
         return self.scale.text(float(self.values[row, column]))
+
+    @property
+    def has_blanks(self) -> bool:
+        """Whether cells that are not hidden are without their number, as it rounds to 0."""
+        values = self.shown
+        return self.numbers == "all" and any(
+            not self.text(int(row), int(column)) for row, column in np.argwhere(np.abs(values) < self.scale.half_digit)
+        )
 
     def outlined_numbers(self) -> list[str]:
         """Return the numbers in the cells inside outlines as they are written."""

@@ -70,7 +70,7 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
 
     They are those of whole maps, however few cells a medium has room for, so that all media end at the same numbers.
     Only the numbers of cells that sum weights grow with the cells: the scale of such maps is that of ``cells``. Panels
-    of the numbers that maps on the page show, such as weights, end where the maps' scale ends.
+    of the numbers that maps on the page show, such as weights, have the maps' scale, which reaches their end.
 
     Args:
         page: the page.
@@ -82,8 +82,10 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     """
     blocks = matrices(page.blocks)
     of_maps, maps = _of_maps([m for block in blocks for m in block.maps], cells, style)
+    panels = [panel for block in blocks if not block.maps for panel in block.panels]
+    of_maps = {group: _reaching(scale, panels, style) for group, scale in of_maps.items()}
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
-    drawn = _of_panels([panel for block in blocks if not block.maps for panel in block.panels], named, style)
+    drawn = _of_panels(panels, named, style)
     drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
     return Scales(drawn).of_sheet(page.blocks)
 
@@ -157,6 +159,12 @@ def _of_maps(
         scale = _scale_of(alike[0])(style, alike)
         scales[group] = replace(scale, name=_name(alike[0]) + ", log" * scale.log)
     return scales, drawn
+
+
+def _reaching(scale: Scale, panels: Sequence[Panel], style: Style) -> Scale:
+    """Return a scale of maps that ends no lower than those of panels of the same numbers."""
+    ends = [panel.scale.high for panel in panels if panel.scale.name == scale.name]
+    return scale if style.vmax is not None else replace(scale, high=max([scale.high, *ends]))
 
 
 def _scale_of(m: AttentionMap) -> Callable[[Style, Sequence[AttentionMap]], Scale]:

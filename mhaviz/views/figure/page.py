@@ -435,7 +435,8 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     title, parts = _titled(page.title, _decide_parts(page, scales, fonts, style), style.title)
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
-    remark = "; ".join(filter(None, [page.reading(_drawn(parts, style)), _labels_text(parts)]))
+    notes = page.reading(_drawn(parts, style)), _blanks_text(parts), _labels_text(parts)
+    remark = "; ".join(filter(None, notes))
     mosaics = [part for part in parts if isinstance(part, MosaicPart)]
     has_pictures = any(isinstance(part, (MosaicPart, GridPart, StacksPart, CurvesPart)) for part in parts)
     across = max([0.0, *(part.width for part in parts)])
@@ -561,6 +562,18 @@ def _labels_text(parts: Sequence[Part]) -> str:
         if has_labels(axis) and axis.tokens.grid is None
     )
     return "some labels are left out for want of room" * lacks
+
+
+def _blanks_text(parts: Sequence[Part]) -> str:
+    """Return that cells whose number rounds to 0 are without it; "" if none is."""
+    blanks = {
+        panel.scale.half_digit
+        for part in _mosaics(parts)
+        if part.layout.value_size
+        for panel in part.panels
+        if panel.has_blanks
+    }
+    return f"blank: below {min(blanks):g}" if blanks else ""
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:

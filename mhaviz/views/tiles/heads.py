@@ -47,6 +47,9 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         space = _aligned(space, room)
 
     layout = lay_out(n_heads, m.rows, m.columns, space)
+    if space.fills and space.column:  # with whole rows, as in a narrow picture of any height, where that has room
+        narrow = lay_out(n_heads, m.rows, m.columns, replace(space, fills=False))
+        layout = narrow if narrow.height <= space.height else layout
     if style.is_least and style.heads_height is None and not space.columns and _lacks(layout, m):
         # Fewer side by side where that spares all labels; else as many as make heads largest on a page as high as wide.
         trials = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1))

@@ -15,7 +15,7 @@ BETWEEN = 0.25  # inches before the enlarged map
 _FEW = 12  # most heads that each have labels
 _MANY = 16  # heads from which on the enlarged map stands below
 _TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and limits of its side
-_SMALL_SIDE = 0.7  # most inches of a small map
+_SMALL_SIDE, _SMALL_BESIDE = 0.7, 0.35  # most inches of a small map, and least beside the enlarged one
 _GAP = 0.027  # inches between two heads
 _LABELS = 1.5  # inches for labels of the enlarged map
 
@@ -38,7 +38,8 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
     least = min(max(longest * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
     beside = large.width - large.tile_width + room.taken  # labels and colour bar of the enlarged map
-    is_beside = not room.style.is_narrow and n_columns <= _MANY and large.width < room.width / 2
+    free = (room.width - beside - least - BETWEEN) / n_columns  # beside the enlarged map
+    is_beside = not room.style.is_narrow and n_columns <= _MANY and free >= _SMALL_BESIDE
     left = max(room.ruler.width("head", SMALL), NAME + room.ruler.width("99", SMALL)) + BESIDE_LABEL
     gap = snap(_GAP, dpi)
     space = Space(

@@ -477,3 +477,15 @@ def test_many_cells_have_their_size_in_an_svg_whatever_its_dpi():
     heatmap_figure(attention, Style(dpi=144)).savefig(stream, format="svg")
     widths = re.findall(r'<image .*?width="([\d.]+)"', stream.getvalue().decode(), flags=re.S)
     assert len(set(widths[:36])) == 1
+
+
+@pytest.mark.parametrize(("weights", "says"), [
+    ([[0.996, 0.004], [0.5, 0.5]], True),
+    ([[0.99, 0.01], [0.5, 0.5]], False),
+    ([[1.0, 0.0], [0.5, 0.5]], False),
+])  # fmt: skip
+def test_the_foot_says_why_a_cell_that_is_not_hidden_has_no_number(weights, says):
+    kind = "masked" if weights[0][1] == 0 else "self"  # the mask hides the cell
+    m = made_map(("a", "b"), ("a", "b"), np.array([weights], np.float32), kind)
+    sheet = heatmap_figure(Attention(Source("test"), (m,)))
+    assert any("blank: below 0.005" in text.get_text() for text in sheet.page.texts) == says

@@ -55,7 +55,7 @@ def letters(sheet):
     [
         *((name, room, 1) for name in ("1", "12") for room in SIZES),
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
-        ("sentences", "column", 3),
+        ("sentences", "column", 2),
         ("trace", "column", 3), ("matrices", "page", 6),
         ("explanation", "column", 2), ("projections", "column", 2),
     ],
@@ -164,3 +164,27 @@ def test_a_picture_without_a_room_is_no_wider_than_a_slide(name):
     assert min(letters(sheet)) >= 6 - 1e-6
     is_high = sheet.get_figheight() > 14
     assert any("inches high" in notice for notice in sheet.notices) == is_high
+
+
+@pytest.mark.parametrize(
+    ("room", "n_heads", "n", "columns"), [("column", 4, 9, 2), ("column", 4, 6, 4), ("page", 6, 6, 2)]
+)
+def test_heads_of_a_narrow_room_are_in_whole_rows(room, n_heads, n, columns):
+    weights = np.random.default_rng(0).dirichlet(np.ones(n), (n_heads, n)).astype(np.float32)
+    m = made_map([f"token{i}" for i in range(n)], [f"token{i}" for i in range(n)], weights)
+    sheet = figure_of(Attention(Source("test"), (m,)), Style(room=room))
+    lefts = [round(image.get_extent()[0], 2) for image in images(sheet, "L0")]
+    assert len(lefts) == n_heads
+    assert [lefts.count(left) for left in dict.fromkeys(lefts)] == [n_heads // columns] * columns
+
+
+@pytest.mark.parametrize(("room", "is_beside"), [("slide", True), ("page", False), ("column", False)])
+def test_the_small_maps_of_many_layers_have_the_width_of_a_page(random_map, room, is_beside):
+    tokens = tuple(f"token{i}" for i in range(16))
+    maps = tuple(random_map(12, tokens, layer=layer) for layer in range(6))
+    sheet = figure_of(Attention(Source("test"), maps), Style(room=room))
+    *small, enlarged = images(sheet, "L")
+    right, bottom = max(image.get_extent()[1] for image in small), max(image.get_extent()[2] for image in small)
+    left, _, _, top = enlarged.get_extent()
+    assert (left > right) == is_beside
+    assert is_beside or top > bottom
