@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.pages.blocks import Dots
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
@@ -51,46 +53,39 @@ class DotsPart:
         y += _CHANCE * bool(self._chance)
         numbers = [self.dots.text(dot.value) for dot in dots]
         names = max(text_width(dot.name, BODY) for dot in dots) * DRAWN_WIDER
-        middle = x + names + _BESIDE + max(text_width(number, BODY) for number in numbers) * DRAWN_WIDER
-        left, right = middle + _BESIDE + _AT_ENDS, x + room - _AT_ENDS
+        numbers_end = x + names + _BESIDE + max(text_width(number, BODY) for number in numbers) * DRAWN_WIDER
+        left, right = numbers_end + _BESIDE + _AT_ENDS, x + room - _AT_ENDS
         free, families = (right - left - _LEAST) / DRAWN_WIDER, sheet.fonts.families
         notes = [dot.note and fit_text(sheet.fonts.shown(dot.note), free, SMALL, families) for dot in dots]
         right -= max(text_width(note, SMALL, families) if note else 0.0 for note in notes) * DRAWN_WIDER
-        known = [end for dot in dots for end in (dot.value, dot.low, dot.high, dot.chance) if not math.isnan(end)]
-        low, high = min(0.0, *known), max(0.0, *known)
+        known = np.array([(dot.value, dot.low, dot.high, dot.chance) for dot in dots])
+        low, high = float(np.nanmin(known, initial=0.0)), float(np.nanmax(known, initial=0.0))
         high = 1.0 if low == high else high
         locator = MaxNLocator(max(int((right - left) / _TICK_APART), 1), steps=[1, 2, 5, 10])
-        ticks = [float(tick) for tick in locator.tick_values(low, high)]
+        ticks = np.asarray(locator.tick_values(low, high))
         high = next((tick for tick in ticks if high <= tick < high + _NEAR * (high - low)), high)
 
-        def along(number: float) -> float:
-            return left + (number - low) / (high - low) * (right - left)
+        def along(numbers: ArrayLike) -> NDArray[np.float64]:
+            return left + (np.asarray(numbers) - low) / (high - low) * (right - left)
 
-        bottom = y + _ROW * len(dots)
-        for tick in ticks:
-            if low <= tick <= high:
-                sheet.page.plot([along(tick)] * 2, [y, bottom], color=_GRID, linewidth=0.6 * sheet.zoom, zorder=1)
-                text = f"{tick:g}"
-                sheet.write(along(tick), bottom + 0.03, text, SMALL, align="center", vertical="top", colour=QUIET)
-        thick = 1.2 * sheet.zoom
-        chances = [along(dot.chance) for dot in dots for _ in range(2)]  # at the top and bottom of each row
-        tops = [y + (i + 1) // 2 * _ROW for i in range(2 * len(dots))]
-        sheet.page.plot(chances, tops, color=_GREY, zorder=1.5, linewidth=thick)
-        for i, (dot, number) in enumerate(zip(dots, numbers, strict=True)):
-            top = y + i * _ROW
-            sheet.write(x + names, top + _ROW / 2, dot.name, BODY, align="right", vertical="center_baseline")
-            sheet.write(middle, top + _ROW / 2, number, BODY, align="right", vertical="center_baseline", colour=QUIET)
-            sheet.write(right + _AT_ENDS, top + _ROW / 2, notes[i], SMALL, colour=QUIET)
-            sheet.page.plot(
-                [along(dot.low), along(dot.high)], [top + _ROW / 2] * 2, color=INK, zorder=2, linewidth=thick
-            )
-        places = [along(dot.value) for dot in dots], [y + (i + 0.5) * _ROW for i in range(len(dots))]
-        sheet.page.plot(*places, "o", color=ACCENT, markersize=5 * sheet.zoom, markeredgewidth=0, zorder=2.5)
+        values, lows, highs, chances = along(known).T
+        tops, ticks = y + _ROW * np.arange(len(dots) + 1), ticks[(low <= ticks) & (ticks <= high)]
+        middles, bottom, thick = tops[:-1] + _ROW / 2, tops[-1], 1.2 * sheet.zoom
+        sheet.page.vlines(along(ticks), y, bottom, color=_GRID, linewidth=0.6 * sheet.zoom, zorder=0.5)
+        sheet.page.stairs(chances, tops, orientation="horizontal", baseline=None, color=_GREY, linewidth=thick)
+        sheet.page.hlines(middles, lows, highs, color=INK, linewidth=thick)
+        sheet.page.plot(values, middles, "o", color=ACCENT, markersize=5 * sheet.zoom, markeredgewidth=0)
+        for place, tick in zip(along(ticks), ticks, strict=True):
+            sheet.write(place, bottom + 0.03, f"{tick:g}", SMALL, align="center", vertical="top", colour=QUIET)
+        for middle, dot, number, note in zip(middles, dots, numbers, notes, strict=True):
+            sheet.write(x + names, middle, dot.name, BODY, align="right", vertical="center_baseline")
+            sheet.write(numbers_end, middle, number, BODY, align="right", vertical="center_baseline", colour=QUIET)
+            sheet.write(right + _AT_ENDS, middle, note, SMALL, colour=QUIET)
         if self._chance:
             texts = set(map(self.dots.text, self._chance))
             text = f"chance {texts.pop()}" if len(texts) == 1 else "chance"
             half = text_width(text, SMALL) / 2
-            place = min(max(along(self._chance[0]), left - _AT_ENDS + half), right - half)
+            place = min(max(float(along(self._chance[0])), left - _AT_ENDS + half), right - half)
             sheet.write(place, y - 0.03, text, SMALL, align="center", vertical="bottom", colour=QUIET)
         for i, (line, colour) in enumerate(self._below(room)):
             sheet.write(x, bottom + _TICKS + FOOT_LINE * (i + 0.5), line, SMALL, colour=colour)

@@ -6,6 +6,7 @@ import pytest
 from drawn import extents_inside, texts
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
+from matplotlib.patches import StepPatch
 from shown import head_statistics_figure
 
 from mhaviz.inputs.probes import RandomRepeats
@@ -113,18 +114,17 @@ def test_numbers_where_they_fit(random_heads):
 
 
 def dotted(sheet):
-    """The lines of the dot plot by the colours of the dots, of whiskers and of chance."""
-    return {
-        colour: [line for line in sheet.page.lines if line.get_color() == colour]
-        for colour in (ACCENT, INK, "#8c8c8c", "#e6e6e6")
-    }
+    """The dots, the whiskers and the line of chance of the dot plot."""
+    (dots,) = (line for line in sheet.page.lines if line.get_color() == ACCENT)
+    (whiskers,), (chance,) = lines_of(sheet, INK), (one for one in sheet.page.patches if isinstance(one, StepPatch))
+    return dots, whiskers, chance
 
 
 def test_dots_below_0_have_the_whole_width():
     dots = tuple(Dot(f"L0 H{i}", value, value - 0.001) for i, value in enumerate((-0.002, -0.003, -0.01)))
     table = Table((Column("head"),), ())
     sheet = draw_page(Page("", (Dots(table, dots, "", "{:.3f}".format),), ""), Style())
-    (marks,) = dotted(sheet)[ACCENT]
+    marks, *_ = dotted(sheet)
     first, *_, last = marks.get_xdata()
     assert first - last > sheet.width / 2
 
@@ -132,20 +132,20 @@ def test_dots_below_0_have_the_whole_width():
 def test_dots_stand_where_the_ticks_say(random_heads):
     statistics = random_heads(3, 4)
     sheet = head_statistics_figure(statistics)
-    found, entropy = dotted(sheet), statistics.kinds[0].entropy
+    (dots, whiskers, chance), entropy = dotted(sheet), statistics.kinds[0].entropy
     marks = [text for text in sheet.page.texts if text.get_va() == "top"]
     (zero, first), (one, second), *_ = ((text.get_position()[0], float(text.get_text())) for text in marks)
 
     def numbers(places):
         return first + (np.asarray(places) - zero) / (one - zero) * (second - first)
 
-    (dots,), (chance,) = found[ACCENT], found["#8c8c8c"]
     ranking = np.argsort(entropy.mean, axis=None)
     np.testing.assert_allclose(numbers(dots.get_xdata()), entropy.mean.flat[ranking], atol=1e-6)
     assert (np.diff(dots.get_ydata()) > 0).all()
-    np.testing.assert_allclose(numbers(chance.get_xdata())[::2], entropy.chance.flat[ranking], atol=1e-6)
-    for line, low, high in zip(found[INK], entropy.low.flat[ranking], entropy.high.flat[ranking], strict=True):
-        np.testing.assert_allclose(numbers(line.get_xdata()), [low, high], atol=1e-6)
+    np.testing.assert_allclose(numbers(chance.get_data().values), entropy.chance.flat[ranking], atol=1e-6)
+    ends = np.stack([entropy.low.flat[ranking], entropy.high.flat[ranking]], axis=1)
+    np.testing.assert_allclose(numbers(whiskers[:, :, 0]), ends, atol=1e-6)
+    np.testing.assert_allclose(whiskers[:, :, 1].T, [dots.get_ydata()] * 2)
 
 
 @pytest.mark.parametrize(("n_panels", "across"), [(10, 5), (9, 3), (8, 4), (6, 6), (3, 3), (1, 1)])
