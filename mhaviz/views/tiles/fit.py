@@ -44,8 +44,7 @@ class Space:
         width, height: most of all, unless tiles would be smaller than ``least_tile``.
         page: width / height of all tiles that the columns are chosen for.
         column: height of the column of a paper that tiles are to fit into; 0: the page has a shape.
-        fills: whether the columns are those that make tiles largest, with few empty places, instead of giving the page
-            its shape.
+        fills: whether the columns are those that make tiles largest, instead of giving the page its shape.
         least_tile: least of each side of a tile.
         larger: most that cells are enlarged to fill the width.
         cell: most of each side of a cell; None: chosen.
@@ -159,8 +158,7 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         columns = min(space.columns, n_tiles)
     elif space.fills:
         fit = [n for n in range(1, n_tiles + 1) if (space.width - left + space.gap) / n - space.gap >= space.least_tile]
-        filled = {n: n_tiles / (n * -(-n_tiles // n)) for n in fit}
-        columns = max(fit, key=lambda n: min(larger(n, -math.inf)) * filled[n], default=1)
+        columns = max(fit, key=lambda n: min(larger(n, -math.inf)), default=1)
     elif space.column:
         columns = _narrow_columns(n_tiles, k_cells, q_cells / k_cells, space.width - left, space.column)
     else:
