@@ -46,13 +46,13 @@ class GridPart:
         rows: the parts of each row; None: an empty place.
         bars: scales with a colour bar.
         is_narrow: whether colour bars lie in lines above all instead of standing at the right.
+        after: gap below it, in inches.
     """
 
     rows: tuple[tuple[Part | None, ...], ...]
     bars: Sequence[Scale]
     is_narrow: bool = False
-
-    after = 0.25
+    after: float = 0.25
 
     @property
     def _widths(self) -> list[float]:
@@ -176,7 +176,7 @@ def _last_cells(part: Part) -> float:
     return part.rows_height if isinstance(part, TablePart) else 0.0
 
 
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool = False) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
     labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
     rooms = [
@@ -184,6 +184,23 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_nar
         for column in zip_longest(*labelled)
     ]
     return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars, is_narrow)
+
+
+def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, is_narrow: bool) -> GridPart:
+    """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, each in the first
+    line that has room for it; colour bars above all if it ``is_narrow``."""
+    if not all(isinstance(part, MosaicPart) for part in parts):
+        return GridPart(tuple((part,) for part in parts), bars, is_narrow)
+    lines = list[tuple[Part, ...]]()
+    for part in parts:
+        for i, line in enumerate(lines):
+            if line_up([(*line, part)], ()).width <= room:
+                lines[i] = (*line, part)
+                break
+        else:
+            lines.append((part,))
+    rows = (replace(line_up([line], ()), after=_BELOW) if len(line) > 1 else line[0] for line in lines)
+    return GridPart(tuple((row,) for row in rows), bars, is_narrow)
 
 
 def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:

@@ -29,7 +29,7 @@ from mhaviz.views.figure.curves import CurvesPart, decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
-from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, Part, Place, StacksPart, line_up
+from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, Part, Place, StacksPart, in_lines, line_up
 from mhaviz.views.figure.heads import (
     MosaicPart,
     decide_heads,
@@ -107,6 +107,11 @@ class _Laid:
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
+    def are_abreast(self) -> bool:
+        """Whether no row of a grid is broken."""
+        return all(len(part.rows) == 1 for part, *_ in self.plan.places if isinstance(part, GridPart))
+
+    @property
     def cells(self) -> dict[int, tuple[int, int]]:
         """Cells in which pooled maps are drawn."""
         return _pooled_cells(_mosaics([part for part, *_ in self.plan.places]))
@@ -122,17 +127,15 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
     if style.room is None:
         return [draw_page(page, style, formats)]
 
-    def fits(part: Page) -> bool:
-        if not part.blocks:
-            return True
+    def laid_out(part: Page) -> _Laid | None:
         try:
-            return _lay_out(part, style, scales).fits
+            return _lay_out(part, style, scales)
         except ArgumentError:  # it is too wide
-            return False
+            return None
 
     scales = resolve(page, {}, style)
     _lay_out(replace(page, blocks=page.blocks[:0]), style, scales)
-    sheets = pages_in_room(page, fits)
+    sheets = pages_in_room(page, laid_out)
     cells = {key: shape for sheet in sheets for key, shape in _lay_out(sheet, style, scales).cells.items()}
     scales = resolve_sheets(page, sheets, cells, style)
     return [draw_page(sheet, style, formats, scales) for sheet in sheets]
@@ -251,7 +254,7 @@ def _texts(page: Page) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TextPart:
-    """Lines of text, wrapped to the width of their place; ``size``: font size."""
+    """Lines of text, wrapped to the width of their place; ``size``: font size, at most that of the sheet's titles."""
 
     block: Text
     size: float
@@ -273,9 +276,10 @@ class TextPart:
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the text with its top left corner at (x, y)."""
         colour = INK if self.block.style in ("plain", "heading") else QUIET
+        size = min(self.size, sheet.title_size)
         for i, line in enumerate(self._lines(room)):
             middle = y + FOOT_LINE * (i + 0.5)
-            sheet.write(x, middle, line, self.size, colour=colour, bold=self._is_bold)
+            sheet.write(x, middle, line, size, colour=colour, bold=self._is_bold)
 
 
 def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> list[Part]:
@@ -349,7 +353,7 @@ def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) 
         has_grids = any(isinstance(block, Grid) for block in grid.blocks)
         if part.width <= room or (style.width is None and not has_grids):
             return part
-        return GridPart(tuple((one,) for row in rows for one in row if one), bars, style.width is not None)
+        return in_lines([one for row in rows for one in row if one], bars, room, style.width is not None)
 
     def beside(block: Stacks) -> list[Part]:
         """Return the stacks side by side, each decided as a page of its width, or their parts one below the other."""

@@ -1,40 +1,61 @@
 """Pages that fit a room, such as a slide: with fewer heads, and divided at the borders of blocks where need be."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Protocol
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
+_MANY = 99  # parts whose numbers are as long as any
+_GOES_ON = " (continued)"
 _LEAST_HEADS = 4  # heads of each block of a page from which on blocks are divided rather than robbed of more
 
-Fits = Callable[[Page], bool]
-"""Whether a page has room."""
+
+class LaidOut(Protocol):
+    """A page that has been laid out as a sheet of the room."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it has room."""
+
+    @property
+    def are_abreast(self) -> bool:
+        """Whether all blocks of a row of its grids, which have one, stand side by side."""
 
 
-def pages_in_room(page: Page, fits: Fits) -> list[Page]:
-    """Return the page if it fits; else with fewer heads, the strongest, which it says; else divided.
+LayOut = Callable[[Page], LaidOut | None]
+"""Lays out a page; None: it is too wide for the room."""
+
+
+def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
+    """Return the page if it fits; else with fewer heads, the strongest, which it says; else divided, which each says.
 
     Raises:
         ArgumentError: a part that cannot be divided does not fit.
     """
+
+    def fits(page: Page) -> bool:
+        return not page.blocks or ((laid := lay_out(page)) is not None and laid.fits)
+
     if fits(page):
         return [page]
     most = max(map(_n_heads, page.blocks), default=0)
     least = min(_LEAST_HEADS, most)
     if most and fits(with_strongest(page, least)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n)), least, most))]
-    divided = _divided(page, fits)
-    return [
-        replace(one, title=page.title and f"{page.title} ({i} of {len(divided)})")
-        if isinstance(page.title, str) and len(divided) > 1
-        else one
-        for i, one in enumerate(divided, 1)
-    ]
+    divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out)
+    return [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
+
+
+def _numbered(part: Page, page: Page, number: int, of: int) -> Page:
+    """Return a part of the page with its number in the footnote, if it is not all of it."""
+    said = f"part {number} of {of}" * (of > 1)
+    return replace(part, footnote="; ".join(filter(None, [said, page.footnote])))
 
 
 def with_strongest(page: Page, most: int) -> Page:
@@ -73,7 +94,7 @@ def _strongest(block: Block, most: int) -> Block:
     return replace(block, panels=panels, maps=tuple(maps), table=table, across=None, by_layer=())
 
 
-def _divided(page: Page, fits: Fits) -> list[Page]:
+def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[Page]:
     """Return pages with as many blocks, or parts of blocks, as each has room for."""
     pages, current = list[Page](), list[Block]()  # of the last page
 
@@ -85,7 +106,7 @@ def _divided(page: Page, fits: Fits) -> list[Page]:
         pages.append(replace(page, blocks=tuple(current[:keep])))
         del current[:keep]
 
-    pending = deque(_smaller(page, page.blocks, fits))
+    pending = deque(_smaller(page, page.blocks, lay_out))
     while pending:
         block = pending.popleft()
         if fit(*current, block):
@@ -95,16 +116,18 @@ def _divided(page: Page, fits: Fits) -> list[Page]:
         if headings < len(current) and (_count(block) == 1 or fit(*current[len(current) - headings :], block)):
             turn(len(current) - headings)
             pending.appendleft(block)
-        elif end := _most(lambda n, one=block: fit(*current, _between(one, 0, n)), 0, _count(block) - 1):  # type: ignore[misc]
+        elif end := _most(lambda n: fit(*current, _between(block, 0, n)), 0, _count(block) - 1):  # noqa: B023
+            heading = [one for one in current[len(current) - headings :] if isinstance(one, Text)]
             current.append(_between(block, 0, end))
             turn(len(current))
+            current += _continued(heading)
             pending.appendleft(_between(block, end, _count(block)))
         elif headings < len(current):
             turn(len(current) - headings)
             pending.appendleft(block)
         elif isinstance(block, Grid):
             pending.extendleft(reversed(block.blocks))
-        elif most := _most(lambda n, one=block: fit(*current, _strongest(one, n)), 0, _n_heads(block) - 1):  # type: ignore[misc]
+        elif most := _most(lambda n: fit(*current, _strongest(block, n)), 0, _n_heads(block) - 1):  # noqa: B023
             pages.append(with_strongest(replace(page, blocks=(*current, block)), most))
             current.clear()
         elif current:
@@ -115,6 +138,12 @@ def _divided(page: Page, fits: Fits) -> list[Page]:
     return [*pages, replace(page, blocks=tuple(current))] if current else pages
 
 
+def _continued(texts: Sequence[Text]) -> list[Block]:
+    """Return the last heading among texts, for the page that continues what they head."""
+    headings = [text for text in texts if text.style == "heading"]
+    return [replace(text, lines=(text.lines[0].removesuffix(_GOES_ON) + _GOES_ON,)) for text in headings[-1:]]
+
+
 def _most(fits: Callable[[int], bool], least: int, most: int) -> int:
     """Return the largest number up to ``most`` that fits, where ``least`` does."""
     while least < most:
@@ -123,24 +152,37 @@ def _most(fits: Callable[[int], bool], least: int, most: int) -> int:
     return least
 
 
-def _smaller(page: Page, blocks: tuple[Block, ...], fits: Fits) -> Iterator[Block]:
+@dataclass(frozen=True)
+class _Broken(Grid):
+    """Grid of pictures without room for its rows, which is divided between any two pictures."""
+
+
+def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[Block]:
     """Yield the blocks; those in stacks one by one, texts in grids apart, and a grid with a row that does not fit in
     blocks."""
     for block in blocks:
         if isinstance(block, Stacks):
-            yield from _smaller(page, block.blocks, fits)
+            yield from _smaller(page, block.blocks, lay_out)
         elif isinstance(block, Grid):
             texts = [row for row in block.rows if all(isinstance(one, Text | None) for one in row)]
             grid = Grid(tuple(row for row in block.rows if row not in texts))
             yield from Grid(tuple(texts)).blocks
-            fit = all(fits(replace(page, blocks=(Grid((row,)),))) for row in grid.rows)
-            yield from [grid] if fit else _smaller(page, grid.blocks, fits)
+            laid = [lay_out(replace(page, blocks=(Grid((row,)),))) for row in grid.rows]
+            are_pictures = all(isinstance(one, Matrices) for one in grid.blocks)
+            if are_pictures and not all(one and one.are_abreast for one in laid):
+                yield _Broken(grid.rows)
+            elif all(one and one.fits for one in laid):
+                yield grid
+            else:
+                yield from _smaller(page, grid.blocks, lay_out)
         else:
             yield block
 
 
 def _count(block: Block) -> int:
     """Return into how many parts a block can be divided."""
+    if isinstance(block, _Broken):
+        return len(block.blocks)
     if isinstance(block, Grid | Table):
         return len(block.rows)
     if isinstance(block, Flow):
@@ -169,6 +211,10 @@ def _between(block: Block, begin: int, end: int) -> Block:
         return replace(block, plots=block.plots[part])
     if isinstance(block, Dots):
         return replace(block, dots=block.dots[part])
+    if isinstance(block, _Broken):
+        kept = {id(one) for one in block.blocks[part]}
+        rows = (tuple(one for one in row if id(one) in kept) for row in block.rows)
+        return replace(block, rows=tuple(row for row in rows if row))
     if isinstance(block, Grid):
         return replace(block, rows=block.rows[part])
     assert isinstance(block, Matrices), "a text is not divided"

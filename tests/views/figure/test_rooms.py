@@ -39,7 +39,7 @@ def record(name):
         "long": lambda: attend(RandomLayer(16, 8), [LONG]),
         "sentences": lambda: attend(RandomLayer(16, 4), [f"{word} sat on the mat" for word in "abcdefg"]),
         "trace": lambda: traced(layer, WORKED_EXAMPLE),
-        "matrices": lambda: layer_matrices(*encoded(layer, [WORKED_EXAMPLE[0]]), (0, 1)),
+        "matrices": lambda: layer_matrices(*encoded(layer, WORKED_EXAMPLE[:1], "ce paragraphe est un exemple"), (0, 1)),
         "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
         "projections": lambda: compare_projections(layer.projection_inputs(WORKED_EXAMPLE[0]), include_self=False),
     }[name]()
@@ -56,7 +56,7 @@ def letters(sheet):
         *((name, room, 1) for name in ("1", "12") for room in SIZES),
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
         ("sentences", "column", 2),
-        ("trace", "column", 3), ("matrices", "page", 6),
+        ("trace", "column", 3), ("matrices", "page", 5),
         ("explanation", "column", 2), ("projections", "column", 2),
     ],
 )  # fmt: skip
@@ -68,8 +68,26 @@ def test_a_picture_fits_its_room(name, room, n_files):
         assert across == pytest.approx(width, abs=0.03)
         assert down <= height + 0.03
         assert min(letters(sheet)) >= 6 - 1e-6
+        assert max(letters(sheet)) <= sheet.title_size, "no heading is larger than the title"
         inside(sheet)
     assert len(sheets) == n_files
+    said = [re.findall(r"part \d+ of \d+", " ".join(texts(sheet))) for sheet in sheets]
+    assert said == ([[f"part {i} of {n_files}"] for i in range(1, n_files + 1)] if n_files > 1 else [[]])
+
+
+@pytest.mark.parametrize("room", ["column", "page"])
+def test_pictures_stand_with_their_heading_and_together_where_they_fit(room):
+    """Where a head has no room on one page, the next says whose pictures it continues."""
+    seen = []
+    for sheet in figures_of(record("matrices"), Style(room=room, dpi=50)):
+        titles = "\n".join(texts(sheet))
+        names = re.findall(r"^(Kᵀ|[VQSAH])(?: = [^W\n]*)? \(\d × \d\)$", titles, re.M)
+        headings = re.findall(r"^L0 H\d", titles, re.M)
+        assert bool(names) == bool(headings)
+        if room == "page":
+            assert sorted(names) == sorted(["Kᵀ", "V", "Q", "S", "A", "H"] * len(headings))
+        seen += names
+    assert len(seen) == 2 * 6
 
 
 def test_the_heads_of_a_room_are_the_strongest():
