@@ -146,7 +146,10 @@ class Cells:
 
     def _character(self, rows: range, column: int) -> Segment:
         (row,) = rows
-        return Segment((self._ramp[row][column] + self._number(row, column)).center(self._width))
+        shown = self._ramp[row][column]
+        if self._kind == "lines":  # a blank keeps cells apart
+            return Segment((shown * max(self._width - 1, 1)).ljust(self._width))
+        return Segment((shown + self._number(row, column)).center(self._width))
 
     def _coloured(self, rows: range, column: int) -> Segment:
         (row,) = rows
@@ -155,8 +158,8 @@ class Cells:
         return Segment(number, self._style(self._text[place] if number.strip() else None, self._ground[place]))
 
     def _half_block(self, rows: range, column: int) -> Segment:
-        """Return one character for two rows, each half in its colour; hidden cells have the terminal's background."""
+        """Return characters for two rows, each half in its colour; hidden cells have the terminal's background."""
         upper, *lower = (None if self._hidden[row][column] else self._ground[self._places[row][column]] for row in rows)
         if upper is None:
-            return Segment("▄", self._style(*lower))
-        return Segment("▀", self._style(upper, *lower))
+            return Segment("▄" * self._width, self._style(*lower))
+        return Segment("▀" * self._width, self._style(upper, *lower))

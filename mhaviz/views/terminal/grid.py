@@ -35,6 +35,7 @@ LEGEND_UP_TO = 100  # tokens
 _TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
 _TOKEN = 24  # cells of a token in a legend
+_SHORT, _WIDEST_CELL = 4, 10  # cells that are enough for a label, though it is cut, and most of a cell with its blank
 # For maps with round positions as labels:
 _READABLE = 30  # least columns of a panel, where the terminal is that wide
 _BESIDES = 6  # lines of the screen for titles, positions and the scale
@@ -85,7 +86,7 @@ class GridLayout:
 
     Attributes:
         cells: see ``CellKind``.
-        cell_width: columns of the terminal for a cell.
+        cell_width: columns of the terminal for a cell; above 1, each has its token above it.
         label_width: columns for the row labels.
         panel_width: columns for a panel: its cells, or its title if that is wider.
         per_line: number of panels side by side.
@@ -174,13 +175,14 @@ class HeatGrid:
         fitting = self._abreast(room // (max(k_length * least, title) + GAP))
         if not fitting:
             return None
-        widest = max(min(_longest(self.keys, width) + 1, 10), least)
+        widest = max(min(_longest(self.keys, width) + 1, _WIDEST_CELL), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
 
     def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
-        """Return a layout with cells one character wide, pooled to the width of the terminal."""
+        """Return a layout with cells one character wide, pooled to the width of the terminal, or as wide as the keys'
+        labels need where as many panels fit side by side."""
         q_length, k_length = len(self.queries), len(self.keys)
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
@@ -194,8 +196,15 @@ class HeatGrid:
         rows = min(q_length, most) if by_position else q_length
         panel_width = max(columns, self._longest_title(most))
         fitting = self._abreast(max((most + GAP) // (panel_width + GAP), 1))
-        labels: Literal["positions", "tokens"] = "positions" if by_position else "tokens"
-        return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, labels)
+        if by_position:
+            return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, "positions")
+        widest = (most + GAP) // fitting - GAP
+        longest = 0 if self.keys.are_positions else _longest(self.keys, width)
+        cell_width = min(longest + 1, widest // columns, _WIDEST_CELL)
+        if cell_width <= min(longest, _SHORT):  # no room, or no words
+            cell_width = 1
+        panel_width = max(panel_width, columns * cell_width)
+        return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns)
 
     def _abreast(self, fitting: int) -> int:
         """Return the number of panels side by side, so that ``across`` panels take as few lines, equally full."""
@@ -246,7 +255,7 @@ class HeatGrid:
 
     def _header(self, layout: GridLayout) -> list[Segment]:
         """Return the labels above the columns of a panel: dim, or, where there are special tokens, only these dim."""
-        if layout.cells == "values":
+        if layout.cell_width > 1:
             labels = _labels(self.keys, layout.cell_width - 1)
             width = layout.cell_width
             centred = (" " * ((width - cell_len(label)) // 2) + label for label in labels)
@@ -289,7 +298,7 @@ class HeatGrid:
 
         With round positions it can be seen how many rows a line has.
         """
-        texts = [] if layout.cells == "values" else list(self._cell_explanations(layout))
+        texts = list(self._cell_explanations(layout))
         if layout.cells != "half-blocks" or layout.rows == 1 or layout.labels == "round":
             return texts
         (words, blank), *rest = texts or [([], " ")]
@@ -297,6 +306,10 @@ class HeatGrid:
 
     def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
+        if layout.cell_width > 1:
+            if cut := [] if self.queries.are_same(self.keys) else self._cut_keys(layout.cell_width - 1):
+                yield ["keys:", *cut], "  "
+            return
         if layout.labels in ("round", "columns"):
             if layout.labels == "columns":
                 sides = {"keys": self.keys}
@@ -316,6 +329,11 @@ class HeatGrid:
             axis = sides[name]
             if len(axis) <= LEGEND_UP_TO and not axis.are_positions:
                 yield [f"{name}:", *_legend(axis)], "  "
+
+    def _cut_keys(self, width: int) -> list[str]:
+        """Return "3 understanding" for the keys whose labels are cut in this width; no row has them whole."""
+        whole = zip(_labels(self.keys, width), _labels(self.keys, _TOKEN), _legend(self.keys), strict=True)
+        return [text for label, full, text in whole if label != full]
 
 
 def long_layout(

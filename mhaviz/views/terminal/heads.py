@@ -246,4 +246,5 @@ def panels_grid(block: Matrices, panels: Sequence[Panel], abilities: Abilities, 
     if block.rows.are_same(block.columns):  # squares stay squares
         columns = min(columns, even_cells(len(block.columns), max(2 * rows // together, 1)))
     labels = max(layout.label_width, len(str(block.rows.end)))
-    return replace(grid, layout=replace(layout, rows=rows, columns=columns, label_width=labels, labels="positions"))
+    pooled = replace(layout, rows=rows, columns=columns, label_width=labels, labels="positions", cell_width=1)
+    return replace(grid, layout=pooled)

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.labels import token_labels
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
 from mhaviz.views.colours import colours
@@ -192,6 +193,61 @@ def test_positions_over_the_columns_are_whole(show, width):
     assert {int(label) for label in header} <= {int(edge) + i for edge in edges for i in (-1, 0, 1)}
 
 
+@pytest.mark.parametrize("colour", [None, "truecolor"])
+@pytest.mark.parametrize(
+    ("n_panels", "width", "cell_width"),
+    [(1, 80, 4), (1, 74, 1), (2, 160, 4), (2, 120, 1), (4, 80, 1)],
+)
+def test_words_stand_over_columns_that_have_room_beside_as_many_panels(show, n_panels, width, cell_width, colour):
+    heat = grid(n_panels, 18)
+    abilities = Abilities(colour)
+    layout = heat.decide(width, abilities)
+    positions = HeatGrid(heat.panels, Axis.of(map(str, range(18))), Axis.of(map(str, range(18))))
+    assert (layout.cell_width, layout.per_line) == (cell_width, positions.decide(width, abilities).per_line)
+    _, header, first, *_ = map(plain, show(heat, width, colour).splitlines())
+    words = [f"k{i}" for i in range(18)] * layout.per_line
+    assert (header.split() == words) == (cell_width > 1)
+    if cell_width > 1:
+        start = layout.label_width + 1
+        assert [header[start:].index(word) // cell_width for word in words[:18]] == list(range(18))
+        assert len(first) <= layout.label_width + 1 + layout.per_line * (layout.panel_width + 2)
+    assert ("keys:" in show(heat, width, colour)) == (cell_width == 1)
+
+
+UGLY = (
+    "中文字",
+    "e\u0301te\u0301",
+    "שלום",
+    "internationalization",
+    "😀",
+    "a\u202eb",
+    "[bold]",
+    "日本",
+    "\n",
+    "한국어",
+    "ok",
+)
+
+
+@pytest.mark.parametrize("width", [60, 100, 150])
+@pytest.mark.parametrize("length", [11, 22])
+def test_a_word_stands_over_its_column_and_is_below_if_it_is_cut(show, width, length):
+    keys = (UGLY * 2)[:length]
+    heat = HeatGrid(grid(1, 3, length).panels, Axis.of("abc"), Axis.of(keys))
+    layout = heat.decide(width, PLAIN)
+    _, header, *rest = re.sub("[\u2068\u2069]", "", show(heat, width)).split("\n")
+    assert layout.cell_width > 1 or width < 5 * length
+    whole, columns = token_labels(keys, 99), [""] * length
+    if layout.cell_width > 1:
+        for i, character in enumerate(header):
+            if (cells := cell_len(header[:i]) - layout.label_width - 1) >= 0:
+                columns[min(cells // layout.cell_width, length - 1)] += character
+        columns = [column.strip() for column in columns]
+        assert columns == token_labels(keys, layout.cell_width - 1)
+    cut = [re.sub("[₀-₉]+$", "", text) for label, text in zip(columns, whole, strict=True) if label != text]
+    assert all(f" {text}" in "\n".join(rest) for text in cut)
+
+
 def test_labels_that_are_positions_have_no_legend(show):
     heat = grid(1, 30)
     positions = HeatGrid(heat.panels, Axis.of(map(str, range(30))), Axis.of(map(str, range(30))))
@@ -215,7 +271,6 @@ def test_special_tokens_are_dim(show, special, with_values):
     header, rows = lines[1], lines[2:6] if with_values else lines[2:4]
     of_rows = [text.strip() for line in rows for text in dim(line)]
     assert of_rows == (["[CLS]", "[SEP]"] if special else [])
-    if with_values:  # without, over the columns stand positions
-        assert "".join(dim(header)).split() == (["[CLS]", "[SEP]"] if special else ["[CLS]", "a", "cat", "[SEP]"])
+    assert "".join(dim(header)).split() == (["[CLS]", "[SEP]"] if special else ["[CLS]", "a", "cat", "[SEP]"])
     without = show(HeatGrid([panel], Axis.of(tokens), Axis.of(tokens), with_values), 80, "truecolor")
     assert plain("\n".join(lines)) == plain("\n".join(without.splitlines()))
