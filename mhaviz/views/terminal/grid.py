@@ -1,5 +1,6 @@
 """Matrices as grids of coloured cells, as many side by side as the terminal has room for."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -35,6 +36,7 @@ LEGEND_UP_TO = 100  # tokens
 _TWO_ROWS = "a line shows two rows"
 GAP = 2  # blank columns between two panels
 _TOKEN = 24  # cells of a token in a legend
+_DOWN = 8  # most lines of a label that is written downwards
 _SHORT, _WIDEST_CELL = 4, 10  # cells that are enough for a label, though it is cut, and most of a cell with its blank
 # For maps with round positions as labels:
 _READABLE = 30  # least columns of a panel, where the terminal is that wide
@@ -91,6 +93,7 @@ class GridLayout:
         panel_width: columns for a panel: its cells, or its title if that is wider.
         per_line: number of panels side by side.
         rows, columns: cells of a panel, fewer than tokens where the map is pooled.
+        above: lines of labels above the cells; of several, each label is written downwards.
         labels: "tokens"; "positions" of the rows, where there is no room for tokens; "round", round positions along
             both sides of a pooled map; "columns", round positions along the columns alone, with tokens beside the rows.
     """
@@ -103,6 +106,7 @@ class GridLayout:
     rows: int
     columns: int
     labels: Literal["tokens", "positions", "round", "columns"] = "tokens"
+    above: int = 1
 
     @property
     def lines(self) -> list[range]:
@@ -110,13 +114,18 @@ class GridLayout:
         together = 2 if self.cells == "half-blocks" else 1
         return [range(row, min(row + together, self.rows)) for row in range(0, self.rows, together)]
 
+    @property
+    def panel_height(self) -> int:
+        """Lines of a panel, with its title, the labels above its cells, and the blank line below it."""
+        return 2 + self.above + len(self.lines)
+
     def height(self, n_panels: int) -> int:
-        """Return the lines that ``n_panels`` take, with titles, positions and blank lines between panels."""
-        return -(-n_panels // self.per_line) * (3 + len(self.lines)) - 1
+        """Return the lines that ``n_panels`` take, without the blank line below the last."""
+        return -(-n_panels // self.per_line) * self.panel_height - 1
 
     def fitting(self, height: int) -> int:
         """Return the number of panels that fit into ``height`` lines: at least as many as stand side by side."""
-        return max((height + 1) // (3 + len(self.lines)), 1) * self.per_line
+        return max((height + 1) // self.panel_height, 1) * self.per_line
 
 
 @dataclass(frozen=True)
@@ -200,11 +209,14 @@ class HeatGrid:
             return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, "positions")
         widest = (most + GAP) // fitting - GAP
         longest = 0 if self.keys.are_positions else _longest(self.keys, width)
-        cell_width = min(longest + 1, widest // columns, _WIDEST_CELL)
-        if cell_width <= min(longest, _SHORT):  # no room, or no words
-            cell_width = 1
+        cell_width, above = min(longest + 1, widest // columns, _WIDEST_CELL), 1
+        if cell_width <= min(longest, _SHORT):  # no room for words in lines
+            letters = [letter for label in _labels(self.keys, _DOWN) for letter in _letters(label)] if longest else []
+            apart = max(map(cell_len, letters), default=1) + 1
+            cell_width = apart if letters and apart <= cell_width else 1
+            above = max(len(_letters(label)) for label in _labels(self.keys, _DOWN)) if cell_width > 1 else 1
         panel_width = max(panel_width, columns * cell_width)
-        return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns)
+        return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns, above=above)
 
     def _abreast(self, fitting: int) -> int:
         """Return the number of panels side by side, so that ``across`` panels take as few lines, equally full."""
@@ -239,31 +251,47 @@ class HeatGrid:
         ends = [name and name + arrow for name, arrow in zip(self.names, _ARROWS, strict=True)]
         corner = [Segment(end.rjust(layout.label_width) + " ", DIM) for end in ends]
         width, labels = layout.panel_width, list(self._row_labels(layout))
-        header = list(Segment.simplify(_filled(self._header(layout), width, DIM)))
+        headers = [list(Segment.simplify(_filled(line, width, DIM))) for line in self._headers(layout)]
         for first in range(0, len(self.panels), layout.per_line):
             panels = self.panels[first : first + layout.per_line]
             if first:
                 yield []
             titles = (set_cell_size(cut(visible(panel.title), width), width) for panel in panels)
             yield [corner[0], *_beside([Segment(title, BOLD)] for title in titles)]
-            yield [corner[1], *_beside([header] * len(panels))]
+            for i, header in enumerate(headers):
+                left = corner[1] if i == layout.above - 1 else Segment(" " * (layout.label_width + 1))
+                yield [left, *_beside([header] * len(panels))]
             pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
             shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]
             for label, rows in labels:
                 left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
                 yield [left, *label, Segment(" "), *_beside(_filled(cells.line(rows), width) for cells in shown)]
 
-    def _header(self, layout: GridLayout) -> list[Segment]:
-        """Return the labels above the columns of a panel: dim, or, where there are special tokens, only these dim."""
-        if layout.cell_width > 1:
-            labels = _labels(self.keys, layout.cell_width - 1)
-            width = layout.cell_width
-            centred = (" " * ((width - cell_len(label)) // 2) + label for label in labels)
-            texts = [isolated(set_cell_size(label, width)) for label in centred]
-            special = self.keys.tokens.special
-            if not special:
-                return [Segment("".join(texts), DIM)]
-            return [Segment(text, DIM if i in special else None) for i, text in enumerate(texts)]
+    def _headers(self, layout: GridLayout) -> Iterator[list[Segment]]:
+        """Yield the lines above the cells of a panel: dim, or, where there are special tokens, only these dim."""
+        if layout.cell_width == 1:
+            yield [self._positions(layout)]
+            return
+        labels, width, special = self._key_labels(layout), layout.cell_width, self.keys.tokens.special
+        if layout.above > 1:
+            ends = ([*[""] * layout.above, *_letters(label)][-layout.above :] for label in labels)
+            lines = list(zip(*ends, strict=True))
+        else:
+            lines = [tuple(labels)]
+        for line in lines:
+            centred = (" " * ((width - cell_len(text)) // 2) + text for text in line)
+            texts = [isolated(set_cell_size(text, width)) for text in centred]
+            if special:
+                yield [Segment(text, DIM if i in special else None) for i, text in enumerate(texts)]
+            else:
+                yield [Segment("".join(texts), DIM)]
+
+    def _key_labels(self, layout: GridLayout) -> list[str]:
+        """Return the labels of the columns, as short as they are written above the cells."""
+        return _labels(self.keys, layout.cell_width - 1 if layout.above == 1 else _DOWN)
+
+    def _positions(self, layout: GridLayout) -> Segment:
+        """Return the line of positions above the cells of a panel."""
         columns = layout.columns
         if layout.labels in ("round", "columns"):
             room = len(f"{self.keys.end:,}") + _APART
@@ -275,7 +303,7 @@ class HeatGrid:
         for column, label in placed:
             if len(header) <= column and column + len(label) <= columns:
                 header = header.ljust(column) + label + " "
-        return [Segment(header[:columns].ljust(columns), DIM)]
+        return Segment(header[:columns].ljust(columns), DIM)
 
     def _row_labels(self, layout: GridLayout) -> Iterator[RowLabel]:
         lines = layout.lines
@@ -307,7 +335,7 @@ class HeatGrid:
     def _cell_explanations(self, layout: GridLayout) -> Iterator[tuple[list[str], str]]:
         sides = {"queries": self.queries, "keys": self.keys}
         if layout.cell_width > 1:
-            if cut := [] if self.queries.are_same(self.keys) else self._cut_keys(layout.cell_width - 1):
+            if cut := [] if self.queries.are_same(self.keys) else self._cut_keys(layout):
                 yield ["keys:", *cut], "  "
             return
         if layout.labels in ("round", "columns"):
@@ -330,9 +358,9 @@ class HeatGrid:
             if len(axis) <= LEGEND_UP_TO and not axis.are_positions:
                 yield [f"{name}:", *_legend(axis)], "  "
 
-    def _cut_keys(self, width: int) -> list[str]:
-        """Return "3 understanding" for the keys whose labels are cut in this width; no row has them whole."""
-        whole = zip(_labels(self.keys, width), _labels(self.keys, _TOKEN), _legend(self.keys), strict=True)
+    def _cut_keys(self, layout: GridLayout) -> list[str]:
+        """Return "3 understanding" for the keys whose labels are cut; no row has them whole."""
+        whole = zip(self._key_labels(layout), _labels(self.keys, _TOKEN), _legend(self.keys), strict=True)
         return [text for label, full, text in whole if label != full]
 
 
@@ -371,6 +399,17 @@ def long_layout(
 
 def _labels(axis: Axis, width: int) -> list[str]:
     return token_labels(axis.tokens.texts, width, axis.start)
+
+
+def _letters(label: str) -> list[str]:
+    """Return the letters of a label, each with its marks."""
+    letters = list[str]()
+    for character in label:
+        if letters and unicodedata.category(character).startswith("M"):
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
 
 
 def _longest(axis: Axis, width: int) -> int:

@@ -199,7 +199,7 @@ def panels_lines(
     yield from title_lines(block.title, width)
     shown = len(grid.panels)
     if leaves_out(block):
-        shown = layout.per_line * max(_GRID_LINES // ((3 + len(layout.lines)) * n_blocks), 1)
+        shown = layout.per_line * max(_GRID_LINES // (layout.panel_height * n_blocks), 1)
     panels = grid.panels[:shown]
     yield replace(grid, panels=panels)
     yield from (ScaleBar(scale, scale.name) for scale in bars)
@@ -246,5 +246,5 @@ def panels_grid(block: Matrices, panels: Sequence[Panel], abilities: Abilities, 
     if block.rows.are_same(block.columns):  # squares stay squares
         columns = min(columns, even_cells(len(block.columns), max(2 * rows // together, 1)))
     labels = max(layout.label_width, len(str(block.rows.end)))
-    pooled = replace(layout, rows=rows, columns=columns, label_width=labels, labels="positions", cell_width=1)
+    pooled = replace(layout, rows=rows, columns=columns, label_width=labels, labels="positions", cell_width=1, above=1)
     return replace(grid, layout=pooled)

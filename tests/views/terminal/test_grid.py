@@ -129,7 +129,7 @@ def test_cells_have_the_colour_of_their_value(show):
 
 def test_half_blocks_have_two_rows_a_line(show):
     heat = grid(1, 21)
-    lines = show(heat, 60, "truecolor").splitlines()[2:13]
+    lines = show(heat, 36, "truecolor").splitlines()[2:13]
     for line_number, line in enumerate(lines):
         cells = [cell for cell in backgrounds(line) if cell[0] == "▀"]
         assert len(cells) == 21
@@ -193,25 +193,34 @@ def test_positions_over_the_columns_are_whole(show, width):
     assert {int(label) for label in header} <= {int(edge) + i for edge in edges for i in (-1, 0, 1)}
 
 
+def over_columns(lines, layout):
+    """What is written above each column of the first panel, line by line."""
+    columns, at = [""] * layout.columns, layout.label_width + 1
+    for line in lines:
+        for i, character in enumerate(line):
+            if 0 <= (cells := cell_len(line[:i]) - at) < layout.columns * layout.cell_width:
+                columns[cells // layout.cell_width] += character
+    return [re.sub(r"\s", "", text) for text in columns]
+
+
 @pytest.mark.parametrize("colour", [None, "truecolor"])
 @pytest.mark.parametrize(
-    ("n_panels", "width", "cell_width"),
-    [(1, 80, 4), (1, 74, 1), (2, 160, 4), (2, 120, 1), (4, 80, 1)],
+    ("n_panels", "width", "cell_width", "above"),
+    [(1, 80, 4, 1), (1, 74, 2, 3), (2, 160, 4, 1), (2, 120, 2, 3), (4, 80, 1, 1)],
 )
-def test_words_stand_over_columns_that_have_room_beside_as_many_panels(show, n_panels, width, cell_width, colour):
-    heat = grid(n_panels, 18)
-    abilities = Abilities(colour)
+def test_words_stand_over_columns_that_have_room_beside_as_many_panels(
+    show, n_panels, width, cell_width, above, colour
+):
+    heat, abilities = grid(n_panels, 18), Abilities(colour)
     layout = heat.decide(width, abilities)
     positions = HeatGrid(heat.panels, Axis.of(map(str, range(18))), Axis.of(map(str, range(18))))
-    assert (layout.cell_width, layout.per_line) == (cell_width, positions.decide(width, abilities).per_line)
-    _, header, first, *_ = map(plain, show(heat, width, colour).splitlines())
-    words = [f"k{i}" for i in range(18)] * layout.per_line
-    assert (header.split() == words) == (cell_width > 1)
-    if cell_width > 1:
-        start = layout.label_width + 1
-        assert [header[start:].index(word) // cell_width for word in words[:18]] == list(range(18))
-        assert len(first) <= layout.label_width + 1 + layout.per_line * (layout.panel_width + 2)
-    assert ("keys:" in show(heat, width, colour)) == (cell_width == 1)
+    assert layout.per_line == positions.decide(width, abilities).per_line
+    assert (layout.cell_width, layout.above) == (cell_width, above)
+    lines = plain(show(heat, width, colour)).splitlines()
+    assert (over_columns(lines[1 : 1 + above], layout) == [f"k{i}" for i in range(18)]) == (cell_width > 1)
+    assert ("keys:" in "".join(lines)) == (cell_width == 1)
+    assert max(map(cell_len, lines)) <= width
+    assert len(lines) == heat.height(width, abilities)
 
 
 UGLY = (
@@ -235,24 +244,21 @@ def test_a_word_stands_over_its_column_and_is_below_if_it_is_cut(show, width, le
     keys = (UGLY * 2)[:length]
     heat = HeatGrid(grid(1, 3, length).panels, Axis.of("abc"), Axis.of(keys))
     layout = heat.decide(width, PLAIN)
-    _, header, *rest = re.sub("[\u2068\u2069]", "", show(heat, width)).split("\n")
-    assert layout.cell_width > 1 or width < 5 * length
-    whole, columns = token_labels(keys, 99), [""] * length
+    _, *lines = re.sub("[\u2068\u2069]", "", show(heat, width)).split("\n")
+    assert layout.cell_width > 1 or width < 3 * length
+    columns = over_columns(lines[: layout.above], layout) if layout.cell_width > 1 else [""] * length
     if layout.cell_width > 1:
-        for i, character in enumerate(header):
-            if (cells := cell_len(header[:i]) - layout.label_width - 1) >= 0:
-                columns[min(cells // layout.cell_width, length - 1)] += character
-        columns = [column.strip() for column in columns]
-        assert columns == token_labels(keys, layout.cell_width - 1)
-    cut = [re.sub("[₀-₉]+$", "", text) for label, text in zip(columns, whole, strict=True) if label != text]
-    assert all(f" {text}" in "\n".join(rest) for text in cut)
+        assert columns == token_labels(keys, 8 if layout.above > 1 else layout.cell_width - 1)
+    pairs = zip(columns, token_labels(keys, 99), strict=True)
+    cut = [re.sub("[₀-₉]+$", "", text) for label, text in pairs if label != text]
+    assert all(f" {text}" in "\n".join(lines[layout.above :]) for text in cut)
 
 
 def test_labels_that_are_positions_have_no_legend(show):
     heat = grid(1, 30)
     positions = HeatGrid(heat.panels, Axis.of(map(str, range(30))), Axis.of(map(str, range(30))))
-    assert "keys:" in show(heat, 80)
-    assert "keys:" not in show(positions, 80)
+    assert "keys:" in show(heat, 60)
+    assert "keys:" not in show(positions, 60)
 
 
 def dim(text):
