@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.labels import title_places
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
@@ -35,8 +36,38 @@ class Title:
     short: str
 
 
+class Block:
+    """What is shown on a page, of one kind. A medium that has no picture of a kind shows its numbers as a table.
+
+    Attributes:
+        is_explained: whether it is a picture that texts on the page explain.
+    """
+
+    is_explained = False
+
+    @property
+    def blocks(self) -> "tuple[Block, ...]":
+        """Blocks that it arranges; empty: it is none of them."""
+        return ()
+
+    @property
+    def as_table(self) -> "Table | None":
+        """The numbers as a table; None: there is none."""
+        return None
+
+    @property
+    def n_abreast(self) -> int:
+        """Number of matrices side by side."""
+        return 0
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the texts in it that may be written in any script."""
+        if self.as_table:
+            yield from (text for row in self.as_table.limited()[0].texts() for text in row)
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """Lines of text.
 
     Attributes:
@@ -46,6 +77,10 @@ class Text:
 
     lines: tuple[str, ...]
     style: Literal["plain", "quiet", "heading", "subtitle"] = "plain"
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the lines."""
+        yield from self.lines
 
 
 @dataclass(frozen=True)
@@ -75,7 +110,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """A table.
 
     Attributes:
@@ -91,6 +126,11 @@ class Table:
     heading: str = ""
     most: int | None = None
     notes: str = ""
+
+    @property
+    def as_table(self) -> "Table":
+        """The table."""
+        return self
 
     def limited(self) -> tuple["Table", str]:
         """Return the table with the rows to show, and a text that counts the others; "" if there are none."""
@@ -170,7 +210,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Block):
     """Plots side by side.
 
     Attributes:
@@ -185,6 +225,17 @@ class Curves:
     table: Table
     keys: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
+
+    is_explained = True
+
+    @property
+    def as_table(self) -> Table:
+        """The same numbers, listed."""
+        return self.table
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the names of the lines."""
+        yield from (series.name for plot in self.plots for series in plot.series)
 
 
 @dataclass(frozen=True)
@@ -208,7 +259,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots:
+class Dots(Block):
     """Dot plot of ranked numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
 
     Attributes:
@@ -225,9 +276,20 @@ class Dots:
     text: Callable[[float], str]
     notes: str = ""
 
+    is_explained = True
+
+    @property
+    def as_table(self) -> Table:
+        """The same numbers, listed."""
+        return self.table
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the remarks beside the dots."""
+        yield from (dot.note for dot in self.dots)
+
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Block):
     """Flow chart of the steps through a layer: boxes, with an arrow from each step to those that read its tensor.
 
     Attributes:
@@ -242,13 +304,22 @@ class Flow:
     visits: Mapping[str, str]
     table: Table
 
+    @property
+    def as_table(self) -> Table:
+        """The same numbers, listed."""
+        return self.table
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield nothing, as steps have names of ours."""
+        yield from ()
+
 
 def _nothing(_: Cells) -> str:
     return ""
 
 
 @dataclass(frozen=True)
-class Matrices:
+class Matrices(Block):
     """Matrices of one shape, drawn as heatmaps side by side: the heads of attention maps, or any others.
 
     Attributes:
@@ -293,6 +364,27 @@ class Matrices:
         return self.across or len(self.panels)
 
     @property
+    def as_table(self) -> Table | None:
+        """Statistics of each panel."""
+        return self.table
+
+    @property
+    def n_abreast(self) -> int:
+        """Number of matrices side by side; patches of an image count as one."""
+        return 1 if self.are_patches else self.most_across
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the labels that may be written, the module and the statistics.
+
+        Of a part of a map or a pooled map, not all tokens are written.
+        """
+        is_whole = all(m.is_whole for m in self.maps)
+        for side in (self.rows.tokens.texts, self.columns.tokens.texts):
+            yield from (side[i] for i in (range(len(side)) if is_whole else title_places(len(side))))
+        yield self.module
+        yield from super().texts_of_users()
+
+    @property
     def are_numbers(self) -> bool:
         """Whether each panel shows a different statistic of the heads, with its scale beside its title."""
         return not self.scales
@@ -304,23 +396,28 @@ class Matrices:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Block):
     """Blocks in rows and columns, with the cells of their matrices aligned; one below the other where room is short.
 
     Attributes:
         rows: the blocks of each row, from left to right; None: an empty place.
     """
 
-    rows: tuple[tuple["Block | None", ...], ...]
+    rows: tuple[tuple[Block | None, ...], ...]
 
     @property
-    def blocks(self) -> tuple["Block", ...]:
+    def n_abreast(self) -> int:
+        """Most matrices side by side in a row."""
+        return max(sum(block.n_abreast for block in row if block) for row in self.rows)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
         """All blocks, row by row."""
         return tuple(block for row in self.rows for block in row if block is not None)
 
 
 @dataclass(frozen=True)
-class Stacks:
+class Stacks(Block):
     """Two stacks of blocks side by side on a page; one below the other where room is short.
 
     Attributes:
@@ -328,22 +425,19 @@ class Stacks:
         right: blocks beside them, in the room that is left.
     """
 
-    left: tuple["Block", ...]
-    right: tuple["Block", ...]
+    left: tuple[Block, ...]
+    right: tuple[Block, ...]
 
     @property
-    def blocks(self) -> tuple["Block", ...]:
+    def blocks(self) -> tuple[Block, ...]:
         """All blocks, those of the left stack first."""
         return self.left + self.right
-
-
-Block = Text | Table | Curves | Dots | Flow | Matrices | Grid | Stacks
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield all blocks, each grid and each pair of stacks replaced by the blocks in it."""
     for block in blocks:
-        yield from leaves(block.blocks) if isinstance(block, Grid | Stacks) else (block,)
+        yield from leaves(block.blocks) if block.blocks else (block,)
 
 
 def matrices(blocks: Iterable[Block]) -> list[Matrices]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
+from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL
 from mhaviz.views.style import Style
@@ -44,7 +45,7 @@ def _marker(series: Series) -> str:
 
 
 @dataclass(frozen=True)
-class CurvesPart:
+class CurvesPart(Part):
     """Curves that have been laid out, in inches from the top left corner.
 
     Attributes:
@@ -52,7 +53,7 @@ class CurvesPart:
         size: width and height of each plot's axes.
         places: top left corner of each plot's axes.
         plots_bottom: end of the last row of plots, with labels and legends.
-        width: width of all plots with labels.
+        across: width of all plots with labels.
         at_ends: whether names stand at the ends of curves; otherwise there are legends.
     """
 
@@ -60,10 +61,16 @@ class CurvesPart:
     size: tuple[float, float]
     places: tuple[tuple[float, float], ...]
     plots_bottom: float
-    width: float
+    across: float
     at_ends: bool = False
 
     after = 0.08
+    is_picture = True
+
+    @property
+    def width(self) -> float:
+        """Width in inches."""
+        return self.across
 
     @property
     def _shared(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.pages.blocks import Dots
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
+from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 
@@ -20,12 +21,12 @@ _GRID, _GREY = "#e6e6e6", "#8c8c8c"
 
 
 @dataclass(frozen=True)
-class DotsPart:
+class DotsPart(Part):
     """A dot plot, which takes the whole width of its place."""
 
     dots: Dots
 
-    after, width = 0.25, 0.0
+    after = 0.25
 
     def _above(self, room: float) -> list[str]:
         return wrap(self.dots.table.heading, room / DRAWN_WIDER, BODY, bold=True)

@@ -12,6 +12,7 @@ from mhaviz.pages.blocks import Flow
 from mhaviz.pages.trace import shape_text
 from mhaviz.results.trace import TraceStep
 from mhaviz.views.figure.measuring import fit_text, text_width
+from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
 from mhaviz.views.measures import BODY, POINTS, SMALL
 
@@ -53,7 +54,7 @@ def decide_flow(steps: Sequence[TraceStep]) -> Places:
 
 
 @dataclass(frozen=True)
-class FlowPart:
+class FlowPart(Part):
     """A flow chart of steps. The boxes that a followed element passes have its coordinates.
 
     Attributes:
@@ -63,8 +64,6 @@ class FlowPart:
 
     block: Flow
     room: float
-
-    after = 0.2
 
     @cached_property
     def places(self) -> Places:

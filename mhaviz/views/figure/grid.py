@@ -1,45 +1,23 @@
 """Grids of blocks on a sheet: the cells of pictures are aligned, and labels that they share are written once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Protocol
 
+from mhaviz.pages.blocks import Title
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.heads import MosaicPart
+from mhaviz.views.figure.part import Part, Place
 from mhaviz.views.figure.sheet import Sheet
-from mhaviz.views.figure.table import TablePart
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE
 
-_BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a row of pictures
+_BETWEEN = 0.15  # inches between two columns
 BETWEEN_STACKS = 0.35  # inches
 
 
-class Part(Protocol):
-    """A block that has been measured. All lengths are in inches."""
-
-    @property
-    def width(self) -> float:
-        """Width that the block needs; 0: it is wrapped to any width."""
-
-    @property
-    def after(self) -> float:
-        """Gap between the block and the next one below."""
-
-    def height(self, room: float, /) -> float:
-        """Return the height in a width of ``room``."""
-
-    def draw(self, sheet: Sheet, x: float, y: float, room: float, /) -> None:
-        """Draw the block with its top left corner at (x, y), in a width of ``room``."""
-
-
-Place = tuple[Part, float, float, float]
-"""A part, x and y of its top left corner, and the width that it has there; in inches."""
-
-
 @dataclass(frozen=True)
-class GridPart:
+class GridPart(Part):
     """A grid of parts that has been laid out.
 
     Attributes:
@@ -54,6 +32,8 @@ class GridPart:
     is_narrow: bool = False
     after: float = 0.25
 
+    is_picture = True
+
     @property
     def _widths(self) -> list[float]:
         return [max(part.width if part else 0.0 for part in column) for column in zip_longest(*self.rows)]
@@ -65,8 +45,8 @@ class GridPart:
     @property
     def _beyond(self) -> float:
         """Inches by which titles of the last column are wider than their matrices."""
-        last = [row[-1] for row in self.rows]
-        return max((part.layout.gap - GAP for part in last if isinstance(part, MosaicPart)), default=0.0)
+        last = (picture for row in self.rows if row[-1] for picture in row[-1].pictures)
+        return max((picture.layout.gap - GAP for picture in last), default=0.0)
 
     @property
     def width(self) -> float:
@@ -75,13 +55,24 @@ class GridPart:
         return self._parts_width + (self._beyond + BESIDE + sum(map(scale_width, bars)) if bars else 0.0)
 
     @property
-    def pictures(self) -> Iterator[MosaicPart]:
-        """All pictures, also those of grids inside this one."""
-        yield from (picture for row in self.rows for part in row if part for picture in _pictures(part))
+    def _parts(self) -> list[Part]:
+        return [part for row in self.rows for part in row if part]
 
-    def rooms_of_parts(self) -> Iterator[tuple[Part, float]]:
-        """Yield the parts, each with the width that it has."""
-        yield from ((part, room) for part, _, _, room in self._places()[0])
+    @property
+    def pictures(self) -> Sequence[MosaicPart]:
+        """All pictures, also those of grids inside this one."""
+        return [picture for part in self._parts for picture in part.pictures]
+
+    def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
+        """Yield the titles of all pictures, each with its width."""
+        yield from (title for part, _, _, inside in self._places()[0] for title in part.titles(inside))
+
+    def split(self, room: float) -> Iterator[Part]:
+        """Yield the grid; if it is wider than ``room`` inches, and so is broken, with its tables divided."""
+        if self.width <= room:
+            yield self
+        else:
+            yield replace(self, rows=tuple((one,) for part in self._parts for one in part.split(room)))
 
     def _places(self) -> tuple[list[Place], float]:
         """Return the places of the parts, from the top left corner on, and the height of all."""
@@ -89,19 +80,19 @@ class GridPart:
         widths, y, end = self._widths, 0.0, 0.0
         for row in self.rows:
             parts = [(part, i) for i, part in enumerate(row) if part is not None]
-            last = max(map(_last_cells, (part for part, _ in parts)))
+            last = max(part.last_cells or 0.0 for part, _ in parts)
             for part, i in parts:
                 x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
-                top = y + last - _last_cells(part) if isinstance(part, (MosaicPart, TablePart, GridPart)) else y
+                top = y if part.last_cells is None else y + last - part.last_cells
                 placed.append((part, x, top, room))
                 end = max(end, top + part.height(room))
-            y = end + max(_BELOW if isinstance(part, MosaicPart) else part.after for part, _ in parts)
+            y = end + max(part.after if part.after_in_grid is None else part.after_in_grid for part, _ in parts)
         return placed, end
 
     @property
     def last_cells(self) -> float:
         """Inches from the top to the end of the last row of cells."""
-        return max(top + _last_cells(part) for part, _, top, _ in self._places()[0])
+        return max(top + (part.last_cells or 0.0) for part, _, top, _ in self._places()[0])
 
     def _above(self, room: float) -> float:
         return lines_height(self.bars, room) if self.is_narrow else 0.0
@@ -125,7 +116,7 @@ class GridPart:
 
 
 @dataclass(frozen=True)
-class StacksPart:
+class StacksPart(Part):
     """Two stacks of parts side by side.
 
     Attributes:
@@ -136,7 +127,7 @@ class StacksPart:
     stacks: tuple[tuple[Part, ...], tuple[Part, ...]]
     rooms: tuple[float, float]
 
-    after = 0.2
+    is_picture = True
 
     @property
     def width(self) -> float:
@@ -144,13 +135,14 @@ class StacksPart:
         return sum(self.rooms) + BETWEEN_STACKS
 
     @property
-    def pictures(self) -> Iterator[MosaicPart]:
+    def pictures(self) -> Sequence[MosaicPart]:
         """All pictures."""
-        yield from (part for stack in self.stacks for part in stack if isinstance(part, MosaicPart))
+        return [picture for stack in self.stacks for part in stack for picture in part.pictures]
 
-    def rooms_of_parts(self) -> Iterator[tuple[Part, float]]:
-        """Yield the parts, each with the width that it has."""
-        yield from ((part, room) for stack, room in zip(self.stacks, self.rooms, strict=True) for part in stack)
+    def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
+        """Yield the titles of all pictures, each with its width."""
+        for stack, inside in zip(self.stacks, self.rooms, strict=True):
+            yield from (title for part in stack for title in part.titles(inside))
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
@@ -167,68 +159,17 @@ class StacksPart:
             x += inside + BETWEEN_STACKS
 
 
-def _last_cells(part: Part) -> float:
-    """Return the inches from the top to the end of the last row of cells, or of a table."""
-    if isinstance(part, GridPart):
-        return part.last_cells
-    if isinstance(part, MosaicPart):
-        return part.height(0.0) - part.layout.keys.room
-    return part.rows_height if isinstance(part, TablePart) else 0.0
-
-
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool = False) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
-    labelled = [[part and _in_line(part, rows, i, j) for j, part in enumerate(row)] for i, row in enumerate(rows)]
-    rooms = [
-        max((part.layout.queries.room for part in column if isinstance(part, MosaicPart)), default=0.0)
-        for column in zip_longest(*labelled)
-    ]
-    return GridPart(tuple(tuple(map(_begun, row, rooms)) for row in labelled), bars, is_narrow)
 
+    def pictures(parts: Iterable[Part | None]) -> list[MosaicPart]:
+        return [picture for part in parts if part for picture in part.pictures]
 
-def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, is_narrow: bool) -> GridPart:
-    """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, each in the first
-    line that has room for it; colour bars above all if it ``is_narrow``."""
-    if not all(isinstance(part, MosaicPart) for part in parts):
-        return GridPart(tuple((part,) for part in parts), bars, is_narrow)
-    lines = list[tuple[Part, ...]]()
-    for part in parts:
-        for i, line in enumerate(lines):
-            if line_up([(*line, part)], ()).width <= room:
-                lines[i] = (*line, part)
-                break
-        else:
-            lines.append((part,))
-    rows = (replace(line_up([line], ()), after=_BELOW) if len(line) > 1 else line[0] for line in lines)
-    return GridPart(tuple((row,) for row in rows), bars, is_narrow)
+    def stood(i: int, j: int) -> Part | None:
+        part, below = rows[i][j], (row[j] for row in rows[i + 1 :] if j < len(row))
+        return part and part.among(pictures(rows[i][:j]), pictures(below))
 
-
-def _in_line(part: Part, rows: Sequence[Sequence[Part | None]], row: int, column: int) -> Part:
-    """Return a part without the labels that neighbours have: of rows, a picture at its left; of columns, one below it.
-    The rows of a table are aligned with those of a picture at its left."""
-    before = [picture for other in rows[row][:column] if other for picture in _pictures(other)]
-    if isinstance(part, TablePart) and before:
-        return part.beside(before[-1].layout.queries.cells, before[-1].layout.queries.cell)
-    if not isinstance(part, MosaicPart):
-        return part
-    below = [other for line in rows[row + 1 :] for other in line[column : column + 1] if isinstance(other, MosaicPart)]
-    queries, keys = part.layout.queries, part.layout.keys
-    if any(part.rows.are_same(other.rows) for other in before):
-        queries = replace(queries, marks=(), room=0.0)
-    alike = [other.layout.keys for other in below if part.columns.are_same(other.columns)]
-    if alike:  # labels are written below the last, beside whose own labels there may be less room
-        cell = min(side.cell for side in (keys, *alike) if side.cells == keys.cells)
-        keys = replace(keys, marks=(), room=0.0, cell=cell)
-    return replace(part, layout=replace(part.layout, queries=queries, keys=keys))
-
-
-def _pictures(part: Part) -> Iterator[MosaicPart]:
-    """Yield the pictures of a part of a row."""
-    yield from part.pictures if isinstance(part, GridPart) else [part] if isinstance(part, MosaicPart) else ()
-
-
-def _begun(part: Part | None, room: float) -> Part | None:
-    """Return a part with ``room`` inches at the left of its cells, if it is a picture."""
-    if not isinstance(part, MosaicPart):
-        return part
-    return replace(part, layout=replace(part.layout, queries=replace(part.layout.queries, room=room)))
+    labelled = [[stood(i, j) for j in range(len(row))] for i, row in enumerate(rows)]
+    lefts = [max((part.left for part in column if part), default=0.0) for column in zip_longest(*labelled)]
+    begun = ((part and part.begun(left) for part, left in zip(row, lefts, strict=False)) for row in labelled)
+    return GridPart(tuple(map(tuple, begun)), bars, is_narrow)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mhaviz.pages.blocks import Matrices, Title
-from mhaviz.pages.labels import title_places
 from mhaviz.pages.margins import Margin, key_margin, query_margin
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.axis import Axis
@@ -16,6 +15,7 @@ from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_qu
 from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.mosaic import draw_mosaic, write_sides
 from mhaviz.views.figure.number_grid import draw_ranges, notes_below
+from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, SMALL, snap
@@ -37,7 +37,7 @@ _WITH_MARGINS = 2.5  # least inches of each side of a map that has numbers along
 
 
 @dataclass(frozen=True, eq=False)
-class MosaicPart:
+class MosaicPart(Part):
     """Heads, or other small matrices, that have been laid out.
 
     Attributes:
@@ -70,7 +70,8 @@ class MosaicPart:
     across: float = 0.0
     margins: tuple[Margin | None, Margin | None] = (None, None)
 
-    after = 0.2
+    after_in_grid = 0.1
+    is_picture = True
 
     @property
     def rows(self) -> Axis:
@@ -215,6 +216,57 @@ class MosaicPart:
         for place, i in thinned_places(len(block.ids), 1, side.cells):
             sheet.write(right, y + place * side.cell, str(block.ids[i]), size, align="right", colour=QUIET)
 
+    @property
+    def pictures(self) -> "Sequence[MosaicPart]":
+        """The part."""
+        return (self,)
+
+    @property
+    def of_panels(self) -> "MosaicPart | None":
+        """The part, if the matrices are no heads."""
+        return None if self.block.maps else self
+
+    @property
+    def heads_height(self) -> float:
+        """Height of the heads of maps, in inches; 0 if the matrices are others."""
+        return self.layout.height if self.block.maps else 0.0
+
+    def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
+        """Yield the title of the mosaic, with its width."""
+        yield self.title, room
+
+    def split(self, room: float) -> Iterator[Part]:
+        """Yield the mosaic, and its table in parts below it if that is wider than ``room`` inches."""
+        if self.table is None or self.table.width <= room:
+            yield self
+        else:
+            yield from (replace(self, table=None), *self.table.split(room))
+
+    @property
+    def left(self) -> float:
+        """Inches of the labels of the rows."""
+        return self.layout.queries.room
+
+    def begun(self, left: float) -> "MosaicPart":
+        """Return the mosaic with ``left`` inches for the labels of its rows."""
+        return replace(self, layout=replace(self.layout, queries=replace(self.layout.queries, room=left)))
+
+    @property
+    def last_cells(self) -> float:
+        """Inches from the top to the end of the last row of cells."""
+        return self.height(0.0) - self.layout.keys.room
+
+    def among(self, before: "Sequence[MosaicPart]", below: "Sequence[MosaicPart]") -> "MosaicPart":
+        """Return the mosaic without the labels that neighbours have: of rows, before it; of columns, below it."""
+        queries, keys = self.layout.queries, self.layout.keys
+        if any(self.rows.are_same(other.rows) for other in before):
+            queries = replace(queries, marks=(), room=0.0)
+        alike = [other.layout.keys for other in below if self.columns.are_same(other.columns)]
+        if alike:  # labels are written below the last, beside whose own labels there may be less room
+            cell = min(side.cell for side in (keys, *alike) if side.cells == keys.cells)
+            keys = replace(keys, marks=(), room=0.0, cell=cell)
+        return replace(self, layout=replace(self.layout, queries=queries, keys=keys))
+
     def aligned(self, others: Sequence["MosaicPart"]) -> "MosaicPart":
         """Return the part with its matrices aligned below those of other parts with as many side by side."""
         alike = [one.layout for one in others if one.layout.columns == self.layout.columns]
@@ -285,15 +337,6 @@ def number_length(blocks: Iterable[Matrices], scales: Scales) -> int:
     panels = (panel for block in blocks for panel in scales.panels(block))
     changes = (one for one in panels if one.scale.signed and max(one.values.shape) <= VALUES_UP_TO)
     return max((panel.text_length for panel in changes), default=4)
-
-
-def written_texts(block: Matrices) -> Iterator[str]:
-    """Yield the texts that may be written in a picture; of a part of a map or a pooled map, not all tokens are."""
-    is_whole = all(m.is_whole for m in block.maps)
-    for side in (block.rows.tokens.texts, block.columns.tokens.texts):
-        yield from (side[i] for i in (range(len(side)) if is_whole else title_places(len(side))))
-    if block.module:
-        yield block.module
 
 
 def decide_panels(block: Matrices, bars: Sequence[Scale], room: Room, fonts: Fonts) -> MosaicPart:

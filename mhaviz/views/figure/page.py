@@ -7,46 +7,24 @@ from dataclasses import dataclass, replace
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
-    Block,
-    Curves,
-    Dots,
     Drawn,
-    Flow,
-    Grid,
-    Matrices,
     Page,
-    Stacks,
-    Table,
-    Text,
     Title,
     heads,
     leaves,
-    matrices,
 )
-from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import FIGURE_SUFFIXES
-from mhaviz.views.figure.curves import CurvesPart, decide_curves
-from mhaviz.views.figure.dots import DotsPart
-from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
-from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, Part, Place, StacksPart, in_lines, line_up
+from mhaviz.views.figure.grid import GridPart
 from mhaviz.views.figure.heads import (
     MosaicPart,
-    decide_heads,
-    decide_panels,
-    number_length,
-    painted,
-    written_texts,
 )
-from mhaviz.views.figure.measuring import wrap
-from mhaviz.views.figure.overview import OverviewPart, decide_overview
+from mhaviz.views.figure.part import Part, Place
+from mhaviz.views.figure.parts import ROUNDING, Measuring, pooled_cells, room_of
 from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.rooms import pages_in_room
 from mhaviz.views.figure.sheet import (
-    FOOT_LINE,
-    INK,
     PAGE_LIMIT,
-    QUIET,
     TITLE_LINE,
     Sheet,
     foot_height,
@@ -55,25 +33,19 @@ from mhaviz.views.figure.sheet import (
     title_lines,
     title_size,
 )
-from mhaviz.views.figure.table import TablePart, measure_table
-from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, snap
 from mhaviz.views.scales import Scales, resolve, resolve_sheets
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
-from mhaviz.views.tiles.fit import LEAST_PITCH, MOST_WIDTH, PAGE_SHAPE
+from mhaviz.views.tiles.fit import LEAST_PITCH, PAGE_SHAPE
 from mhaviz.views.tiles.heads import HIGH
 from mhaviz.views.tiles.labels import has_labels
-from mhaviz.views.tiles.overview import is_overview
-from mhaviz.views.tiles.room import Room
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
-_ROUNDING = 0.15  # inches by which labels may exceed their estimate
 _UNDER = 0.13  # inches between the last part and the foot
 _WIDEST_FOOT = 4.0  # most inches that a sheet is widened to for its foot
-_HEADING = 10.0  # font size in points
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
-_LEAST_STACK = 2.8  # inches of the right one of two stacks side by side
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
@@ -102,8 +74,9 @@ class _Laid:
     @property
     def fits(self) -> bool:
         """Whether it is at most as high as it may be, with heads that are not too small to be read."""
-        layouts = (part.layout for part in _mosaics([part for part, *_ in self.plan.places]) if _is_mosaic(part))
-        are_legible = all(one.tile_width >= min(_LEAST_HEAD, one.keys.cells * LEAST_PITCH) - _HAIR for one in layouts)
+        mosaics = (one for part, *_ in self.plan.places for one in part.pictures if one.block.maps)
+        tiles = (one.layout for one in mosaics if one.layout.enlarged is None)
+        are_legible = all(one.tile_width >= min(_LEAST_HEAD, one.keys.cells * LEAST_PITCH) - _HAIR for one in tiles)
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
@@ -114,12 +87,7 @@ class _Laid:
     @property
     def cells(self) -> dict[int, tuple[int, int]]:
         """Cells in which pooled maps are drawn."""
-        return _pooled_cells(_mosaics([part for part, *_ in self.plan.places]))
-
-
-def _is_mosaic(part: MosaicPart) -> bool:
-    """Return whether a part is of heads of which none is enlarged."""
-    return _has_heads(part) and not isinstance(part, OverviewPart)
+        return pooled_cells(_pictures(part for part, *_ in self.plan.places))
 
 
 def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> list[Sheet]:
@@ -211,7 +179,7 @@ def draw_page(
         plan = _plan(page, scales, fonts, style)
     sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, title_size(_titles(plan), fonts))
     sheet.notices += plan.notices
-    if is_on_paper and any(inches > most / zoom + _ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
+    if is_on_paper and any(inches > most / zoom + ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
         size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
         sheet.notices.append(f"the picture is {size} inches, more than a page; a .html file has all on one")
     if plan.height > HIGH / zoom:
@@ -241,179 +209,7 @@ def _texts(page: Page) -> Iterator[str]:
         yield page.title.head
         yield from (token for _, tokens in page.title.texts for token in tokens.texts)
     for block in leaves(page.blocks):
-        if isinstance(block, Matrices):
-            yield from written_texts(block)
-        elif isinstance(block, Text):
-            yield from block.lines
-        elif isinstance(block, Dots):
-            yield from (dot.note for dot in block.dots)
-        table = block.table if isinstance(block, Matrices) else block
-        if isinstance(table, Table):
-            yield from (text for row in table.limited()[0].texts() for text in row)
-
-
-@dataclass(frozen=True)
-class TextPart:
-    """Lines of text, wrapped to the width of their place; ``size``: font size, at most that of the sheet's titles."""
-
-    block: Text
-    size: float
-
-    width, after = 0.0, 0.08
-
-    @property
-    def _is_bold(self) -> bool:
-        return self.block.style == "heading"
-
-    def _lines(self, room: float) -> list[str]:
-        room /= DRAWN_WIDER
-        return [part for line in self.block.lines for part in wrap(line, room, self.size, bold=self._is_bold)]
-
-    def height(self, room: float) -> float:
-        """Return the height in inches."""
-        return FOOT_LINE * len(self._lines(room))
-
-    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """Draw the text with its top left corner at (x, y)."""
-        colour = INK if self.block.style in ("plain", "heading") else QUIET
-        size = min(self.size, sheet.title_size)
-        for i, line in enumerate(self._lines(room)):
-            middle = y + FOOT_LINE * (i + 0.5)
-            sheet.write(x, middle, line, size, colour=colour, bold=self._is_bold)
-
-
-def _decide_parts(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> list[Part]:
-    """Measure the blocks that figures show; ``scales``: those of whole maps."""
-    blocks = page.blocks
-    several = [block for block in blocks if isinstance(block, Matrices)]
-    stacked = [block for block in several if block.maps]
-    length = number_length(stacked, scales)
-    counts = [len(block.panels) for block in several if block.are_numbers]
-    of_patches = sum(block.are_patches for block in several)
-    explains = any(isinstance(block, (Curves, Dots)) for block in leaves(blocks)) or _has_others(page)
-    alone = [
-        decide_overview(block, fonts, style)
-        if is_overview(block, style)
-        else decide_heads(block, fonts, style, len(stacked), length)
-        for block in stacked
-    ]
-
-    def in_line(block: Matrices, part: MosaicPart) -> MosaicPart:
-        if isinstance(part, OverviewPart):
-            return part
-        like = [
-            candidate
-            for candidate, other in zip(alone, stacked, strict=True)
-            if not isinstance(candidate, OverviewPart) and _stand_in_line(block, other)
-        ]
-        return decide_heads(block, fonts, style, len(stacked), length, like) if len(like) > 1 else part
-
-    aligned = list(map(in_line, stacked, alone))
-    if style.room is None and (cells := _pooled_cells(aligned)):  # the sheets of a room share their scales
-        scales = resolve(page, cells, style)
-    drawn = {id(block): painted(part, scales) for block, part in zip(stacked, aligned, strict=True)}
-
-    def panels(block: Matrices, bars: Sequence[Scale], in_line: int = 0) -> MosaicPart:
-        room = Room(fonts, style, in_line=in_line, of_patches=max(of_patches, 1), of_numbers=counts)
-        return decide_panels(replace(block, panels=scales.panels(block)), bars, room, fonts)
-
-    def decide(block: Block) -> Part:
-        assert not isinstance(block, Stacks), "stacks are laid out by ``beside``"
-        if isinstance(block, Matrices) and block.maps:
-            return drawn[id(block)]
-        if isinstance(block, Matrices):
-            return panels(block, scales.beside(block))
-        if isinstance(block, Grid):
-            room = (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN
-            return decide_grid(block, _across(block), scales.beside(block), room)
-        if isinstance(block, Curves):
-            return decide_curves(block, style)
-        if isinstance(block, Dots):
-            return DotsPart(block)
-        if isinstance(block, Flow):
-            return FlowPart(block, _room(style))
-        if isinstance(block, Text):
-            shown = replace(block, lines=tuple(line and fonts.shown(line) for line in block.lines))
-            heading = BODY if style.is_narrow else _HEADING
-            return TextPart(shown, heading if block.style == "heading" else SMALL if explains else BODY)
-        return measure_table(block, fonts, room=_room(style))
-
-    def decide_grid(grid: Grid, in_line: int, bars: Sequence[Scale], room: float) -> GridPart:
-        def inside(block: Block | None) -> Part | None:
-            if block is None:
-                return None
-            if isinstance(block, Grid):
-                return decide_grid(block, in_line, (), room)
-            if isinstance(block, Matrices):
-                return panels(block, (), in_line)
-            return decide(block)
-
-        rows = [list(map(inside, row)) for row in grid.rows]
-        part = line_up(rows, bars, style.is_narrow)
-        has_grids = any(isinstance(block, Grid) for block in grid.blocks)
-        if part.width <= room or (style.width is None and not has_grids):
-            return part
-        return in_lines([one for row in rows for one in row if one], bars, room, style.width is not None)
-
-    def beside(block: Stacks) -> list[Part]:
-        """Return the stacks side by side, each decided as a page of its width, or their parts one below the other."""
-        room = (style.width or PAGE_WIDTH) - 2 * MARGIN
-        left = max(part.width for part in map(decide, block.left))
-        rooms = left, room - left - BETWEEN_STACKS
-        if style.is_narrow or rooms[1] < _LEAST_STACK:
-            return list(map(decide, block.blocks))
-        pages = (
-            _decide_parts(replace(page, blocks=stack), scales, fonts, replace(style, width=inside + 2 * MARGIN))
-            for stack, inside in zip((block.left, block.right), rooms, strict=True)
-        )
-        first, second = (tuple(parts) for parts in pages)
-        if max(part.width for part in second) > rooms[1] + _ROUNDING:
-            return list(map(decide, block.blocks))
-        return [StacksPart((first, second), rooms)]
-
-    parts = [part for block in blocks for part in (beside(block) if isinstance(block, Stacks) else [decide(block)])]
-    of_panels = [part for part in parts if isinstance(part, MosaicPart) and not part.block.maps]
-    in_columns: list[Part] = [
-        part.aligned(of_panels) if isinstance(part, MosaicPart) and part in of_panels else part for part in parts
-    ]
-    return in_columns if all(part.width <= _room(style) for part in in_columns) else parts
-
-
-def _pooled_cells(parts: Iterable[MosaicPart]) -> dict[int, tuple[int, int]]:
-    """Return the cells in which pooled maps are drawn, by the ``id`` of each."""
-    return {id(m): part.layout.cells for part in parts for m in part.block.maps if m.is_pooled}
-
-
-def _has_others(page: Page) -> bool:
-    """Return whether the page has matrices that are no heads of maps."""
-    return len(matrices(page.blocks)) > len(heads(page.blocks))
-
-
-def _across(block: Block | None) -> int:
-    """Return the number of matrices side by side."""
-    if isinstance(block, Grid):
-        return max(sum(map(_across, row)) for row in block.rows)
-    return (1 if block.are_patches else block.most_across) if isinstance(block, Matrices) else 0
-
-
-_MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map
-
-
-def _stand_in_line(one: Matrices, other: Matrices) -> bool:
-    """Return whether the heads of two blocks are aligned, with cells of the same size.
-
-    They are not where one block is a part of a map or pooled, nor where stages of a recorded program differ in their
-    number of heads, or much in their length.
-    """
-    if one is other:
-        return True
-    first, second = one.maps[0], other.maps[0]
-    if not (first.is_whole and second.is_whole):
-        return False
-    if not (first.is_recorded and second.is_recorded):
-        return True
-    longest = [max(len(m.rows), len(m.columns)) for m in (first, second)]
-    return len(first.heads) == len(second.heads) and max(longest) <= _MUCH_LONGER * min(longest)
+        yield from block.texts_of_users()
 
 
 @dataclass(frozen=True)
@@ -436,60 +232,42 @@ class _Plan:
 
 def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan:
     """Lay out the page at the resolution of the style."""
-    title, parts = _titled(page.title, _decide_parts(page, scales, fonts, style), style.title)
+    title, parts = _titled(page.title, Measuring(page, scales, fonts, style).parts(), style.title)
     parts, notices = _fitted(parts, style)
     parts = _abreast(parts, style)
     notes = page.reading(_drawn(parts, style)), _blanks_text(parts), _labels_text(parts)
     remark = "; ".join(filter(None, notes))
-    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
-    has_pictures = any(isinstance(part, (MosaicPart, GridPart, StacksPart, CurvesPart)) for part in parts)
     across = max([0.0, *(part.width for part in parts)])
     width = 2 * MARGIN + max(
         across,
         *(min(foot_width(text, fonts) * DRAWN_WIDER, _WIDEST_FOOT) for text in (page.footnote, remark)),
-        0.0 if has_pictures else _LEAST_WIDTH,
-        _LEAST_BESIDE_PANELS if any(not part.block.maps for part in mosaics) else 0.0,
+        0.0 if any(part.is_picture for part in parts) else _LEAST_WIDTH,
+        _LEAST_BESIDE_PANELS if any(part.of_panels for part in parts) else 0.0,
     )
     if style.width is not None:
         needed = 2 * MARGIN + across
-        if needed > style.width + _ROUNDING and not style.is_least:
+        if needed > style.width + ROUNDING and not style.is_least:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
             raise ArgumentError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
                 + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_accepted("columns") else "")
             )
-        width = max(style.width, needed - _ROUNDING) if style.is_least else style.width
+        width = max(style.width, needed - ROUNDING) if style.is_least else style.width
     lines = len(title_lines(title, width, fonts)) - 1
     places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot or -_UNDER) + MARGIN
-    of_heads = sum(part.layout.height for part, *_ in places if isinstance(part, MosaicPart) and _has_heads(part))
+    of_heads = sum(part.heads_height for part, *_ in places)
     size = snap(width, style.dpi), snap(height, style.dpi)
     return _Plan(tuple(places), title, remark, *size, of_heads, tuple(notices))
 
 
 def _titles(plan: _Plan) -> Iterator[tuple[Title | str, float]]:
     """Yield all titles of a page, each with the inches that it has."""
-
-    def inside(places: Iterable[tuple[Part | None, float]]) -> Iterator[tuple[Title | str, float]]:
-        for part, room in places:
-            if isinstance(part, MosaicPart):
-                yield part.title, room
-            elif isinstance(part, GridPart | StacksPart):
-                yield from inside(part.rooms_of_parts())
-
     yield plan.title, plan.width - 2 * MARGIN
-    yield from inside((part, room) for part, _, _, room in plan.places)
-
-
-def _has_heads(part: MosaicPart) -> bool:
-    return bool(part.block.maps)
-
-
-def _room(style: Style) -> float:
-    """Return the inches that a page of a given width has for its parts."""
-    return math.inf if style.width is None else style.width - 2 * MARGIN
+    for part, _, _, room in plan.places:
+        yield from part.titles(room)
 
 
 def _abreast(parts: list[Part], style: Style) -> list[Part]:
@@ -508,25 +286,11 @@ def _abreast(parts: list[Part], style: Style) -> list[Part]:
 
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
     """Return the parts with tables that are too wide for the page split, and notices of what has no room."""
-    room = _room(style)
-    notices: list[str] = []
-
-    def fitted(part: Part) -> Iterator[Part]:
-        if isinstance(part, GridPart) and part.width > room:  # a single column, as it is broken
-            inside = [one for row in part.rows for one in row if one]
-            yield replace(part, rows=tuple((fit,) for one in inside for fit in fitted(one)))
-        elif isinstance(part, MosaicPart) and part.table and part.table.width > room:
-            yield from (replace(part, table=None), *fitted(part.table))
-        elif isinstance(part, TablePart):
-            whole = list(part.split(room))
-            yield from (one for one in whole if one.width <= room)
-            if any(one.width > room for one in whole):
-                notices.append("a table is wider than the picture, and left out; a .json file has its numbers")
-        else:
-            yield part
-
-    kept = [one for part in parts for one in fitted(part)]
-    return kept, list(dict.fromkeys(notices))
+    room = room_of(style)
+    split = [one for part in parts for one in part.split(room)]
+    kept = [one for one in split if one.is_picture or one.width <= room]
+    said = "a table is wider than the picture, and left out; a .json file has its numbers"
+    return kept, [said] * (len(kept) < len(split))
 
 
 def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[Title | str, list[Part]]:
@@ -551,17 +315,16 @@ def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place],
     return places, y - (parts[-1].after - _UNDER if parts else 0.0)
 
 
-def _mosaics(parts: Sequence[Part]) -> list[MosaicPart]:
+def _pictures(parts: Iterable[Part]) -> list[MosaicPart]:
     """Return all pictures of matrices, also those in grids."""
-    pictures = [part for part in parts if isinstance(part, MosaicPart)]
-    return pictures + [one for part in parts if isinstance(part, GridPart | StacksPart) for one in part.pictures]
+    return [picture for part in parts for picture in part.pictures]
 
 
 def _labels_text(parts: Sequence[Part]) -> str:
     """Return that tokens or heads are without their labels; "" if none is."""
     lacks = any(
         1 < len(side.marks) < len(axis.tokens)
-        for part in _mosaics(parts)
+        for part in _pictures(parts)
         for axis, side in ((part.rows, part.layouts[-1].queries), (part.columns, part.layouts[-1].keys))
         if has_labels(axis) and axis.tokens.grid is None
     )
@@ -572,7 +335,7 @@ def _blanks_text(parts: Sequence[Part]) -> str:
     """Return that cells whose number rounds to 0 are without it; "" if none is."""
     blanks = {
         panel.scale.half_digit
-        for part in _mosaics(parts)
+        for part in _pictures(parts)
         if part.layout.value_size
         for panel in part.panels
         if panel.has_blanks
@@ -582,7 +345,7 @@ def _blanks_text(parts: Sequence[Part]) -> str:
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     """Return how the maps of the page have been drawn."""
-    mosaics = _mosaics(parts)
+    mosaics = _pictures(parts)
     of_maps = [(part, part.block.maps[0]) for part in mosaics if part.block.maps]
     pooled = tuple(part.layout.pooled for part in mosaics if not part.block.maps or part.block.maps[0].is_whole)
     cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in of_maps for layout in part.layouts)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from matplotlib.patches import Rectangle
 
@@ -10,8 +11,12 @@ from mhaviz.pages.blocks import Column, Table
 from mhaviz.views.columns import split_columns
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import text_width, wrap
+from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, INK, QUIET, Sheet
 from mhaviz.views.measures import DRAWN_WIDER, SMALL
+
+if TYPE_CHECKING:
+    from mhaviz.views.figure.heads import MosaicPart
 
 _LINE, _BAR_LINE, _HEADING = 0.15, 0.22, 0.2  # inches of a line, of one with a bar, and of the heading
 _GAP, _LEAST_GAP = 0.22, 0.1  # inches between columns, and least of them where room is short
@@ -21,7 +26,7 @@ _BAR_CELL, _LEAST_BAR = 0.1, 0.4  # inches of a bar for each of its characters i
 
 
 @dataclass(frozen=True)
-class TablePart:
+class TablePart(Part):
     """A table that has been measured.
 
     Attributes:
@@ -67,13 +72,19 @@ class TablePart:
         """Return the notes as lines of at most ``width`` inches."""
         return wrap(self.table.notes, width / DRAWN_WIDER, SMALL) if self.table.notes else []
 
-    def beside(self, n_rows: int, row: float) -> "TablePart":
-        """Return the table aligned with ``n_rows`` rows of cells of height ``row``, if it has as many: without its key
-        columns, as the cells have labels."""
-        if len(self.texts) != n_rows + 1:
+    @property
+    def last_cells(self) -> float:
+        """Height in inches of the rows and headings."""
+        return self.rows_height
+
+    def among(self, before: "Sequence[MosaicPart]", below: "Sequence[MosaicPart]") -> "TablePart":
+        """Return the table in line with the rows of a picture before it, if it has as many: without its key columns, as
+        the picture has labels."""
+        if not before or len(self.texts) != before[-1].layout.queries.cells + 1:
             return self
         columns = self.table.columns
-        return replace(self._of([i for i, column in enumerate(columns) if not column.is_key]), line=row)
+        part = self._of([i for i, column in enumerate(columns) if not column.is_key])
+        return replace(part, line=before[-1].layout.queries.cell)
 
     def split(self, room: float) -> Iterator["TablePart"]:
         """Yield the table, or parts of it that are at most ``room`` inches wide, each with the key columns."""

@@ -75,7 +75,8 @@ class PageView:
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             else:
-                table = block if isinstance(block, Table) else block.table
+                table = block.as_table
+                assert table is not None, "what has no picture has numbers"
                 yield from table_lines(table, console, options)
                 yield from [Line()] * bool(table.notes)
         if left_out:

@@ -1,0 +1,183 @@
+"""Parts of a page: each block is measured in the room that the others leave, before all are placed.
+
+A block of a new kind is measured by a method that is registered for it at ``Measuring.part``; without one, it is a
+table.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import singledispatchmethod
+
+from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Text, heads, leaves, matrices
+from mhaviz.views.figure.curves import decide_curves
+from mhaviz.views.figure.dots import DotsPart
+from mhaviz.views.figure.flow import FlowPart
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, StacksPart, line_up
+from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, number_length, painted
+from mhaviz.views.figure.overview import decide_overview
+from mhaviz.views.figure.part import Part
+from mhaviz.views.figure.table import measure_table
+from mhaviz.views.figure.text import TextPart
+from mhaviz.views.measures import BODY, MARGIN, PAGE_WIDTH, SMALL
+from mhaviz.views.scales import Scales, resolve
+from mhaviz.views.style import LayoutStyle, Style
+from mhaviz.views.tiles.fit import MOST_WIDTH
+from mhaviz.views.tiles.overview import is_overview
+from mhaviz.views.tiles.room import Room
+
+ROUNDING = 0.15  # inches by which labels may exceed their estimate
+_HEADING = 10.0  # font size in points
+_LEAST_STACK = 2.8  # inches of the right one of two stacks side by side
+_MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map
+
+
+class Measuring:
+    """Measures the blocks of a page.
+
+    Args:
+        page: the page.
+        scales: scales of whole maps.
+        fonts: fonts of the figure.
+        style: style of the page, with its width.
+    """
+
+    def __init__(self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> None:
+        self._page, self._fonts, self._style = page, fonts, style
+        of_matrices = matrices(block for block in page.blocks if not block.blocks)
+        of_heads, counts = heads(of_matrices), [len(block.panels) for block in of_matrices if block.are_numbers]
+        length, of_patches = number_length(of_heads, scales), sum(block.are_patches for block in of_matrices)
+        self._room = Room(fonts, style, 0.0, len(of_heads), length, of_patches=max(of_patches, 1), of_numbers=counts)
+        self._explains = any(block.is_explained for block in leaves(page.blocks)) or len(matrices(page.blocks)) > len(
+            heads(page.blocks)
+        )
+        mosaics = self._aligned(of_heads)
+        if style.room is None and (cells := pooled_cells(mosaics)):  # the sheets of a room share their scales
+            scales = resolve(page, cells, style)
+        self._scales = scales
+        self._of_heads = {id(mosaic.block): painted(mosaic, scales) for mosaic in mosaics}
+
+    def parts(self) -> list[Part]:
+        """Return the parts, in the order of the blocks."""
+        parts = [part for block in self._page.blocks for part in self._parts_of(block)]
+        of_panels = [part.of_panels for part in parts if part.of_panels]
+        in_columns = [part.of_panels.aligned(of_panels) if part.of_panels else part for part in parts]
+        return in_columns if all(part.width <= room_of(self._style) for part in in_columns) else parts
+
+    @singledispatchmethod
+    def part(self, block: Block, in_line: int = 0) -> Part:
+        """Measure a block.
+
+        Args:
+            block: the block.
+            in_line: number of matrices side by side in the grid that it stands in; 0: it is in none.
+        """
+        table = block.as_table
+        assert table is not None, "what has no picture has numbers"
+        return measure_table(table, self._fonts, room=room_of(self._style))
+
+    @part.register
+    def _(self, block: Matrices, in_line: int = 0) -> Part:
+        if block.maps:
+            return self._of_heads[id(block)]
+        bars = () if in_line else self._scales.beside(block)
+        drawn = replace(block, panels=self._scales.panels(block))
+        return decide_panels(drawn, bars, replace(self._room, in_line=in_line), self._fonts)
+
+    @part.register
+    def _(self, block: Grid, in_line: int = 0) -> Part:
+        abreast, room = in_line or block.n_abreast, (self._style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN
+        bars = () if in_line else self._scales.beside(block)
+        rows = [[self.part(one, abreast) if one else None for one in row] for row in block.rows]
+        part = line_up(rows, bars, self._style.is_narrow)
+        has_grids = any(inside.blocks for inside in block.blocks)
+        if part.width <= room or (self._style.width is None and not has_grids):
+            return part
+        return GridPart(tuple((one,) for row in rows for one in row if one), bars, self._style.width is not None)
+
+    @part.register
+    def _(self, block: Curves, in_line: int = 0) -> Part:
+        return decide_curves(block, self._style)
+
+    @part.register
+    def _(self, block: Dots, in_line: int = 0) -> Part:
+        return DotsPart(block)
+
+    @part.register
+    def _(self, block: Flow, in_line: int = 0) -> Part:
+        return FlowPart(block, room_of(self._style))
+
+    @part.register
+    def _(self, block: Text, in_line: int = 0) -> Part:
+        shown = replace(block, lines=tuple(line and self._fonts.shown(line) for line in block.lines))
+        heading = BODY if self._style.is_narrow else _HEADING
+        return TextPart(shown, heading if block.style == "heading" else SMALL if self._explains else BODY)
+
+    def _parts_of(self, block: Block) -> list[Part]:
+        """Return the part of a block; two stacks side by side, each measured as a page of its width, or else their
+        parts one below the other."""
+        if not isinstance(block, Stacks):
+            return [self.part(block)]
+        room = (self._style.width or PAGE_WIDTH) - 2 * MARGIN
+        left = max(part.width for part in map(self.part, block.left))
+        rooms = left, room - left - BETWEEN_STACKS
+        if self._style.is_narrow or rooms[1] < _LEAST_STACK:
+            return list(map(self.part, block.blocks))
+        first, second = (
+            Measuring(
+                replace(self._page, blocks=stack),
+                self._scales,
+                self._fonts,
+                replace(self._style, width=inside + 2 * MARGIN),
+            ).parts()
+            for stack, inside in zip((block.left, block.right), rooms, strict=True)
+        )
+        if max(part.width for part in second) > rooms[1] + ROUNDING:
+            return list(map(self.part, block.blocks))
+        return [StacksPart((tuple(first), tuple(second)), rooms)]
+
+    def _aligned(self, of_heads: Sequence[Matrices]) -> list[MosaicPart]:
+        """Return all heads of the page; those with the same number stand above each other."""
+        fonts, style, (stacked, length) = self._fonts, self._style, (self._room.stacked, self._room.text_length)
+        alone = [
+            decide_overview(block, fonts, style)
+            if is_overview(block, style)
+            else decide_heads(block, fonts, style, stacked, length)
+            for block in of_heads
+        ]
+
+        def aligned(mosaic: MosaicPart) -> MosaicPart:
+            like = [one for one in alone if not one.layout.enlarged and _stand_in_line(mosaic.block, one.block)]
+            if mosaic.layout.enlarged or len(like) < 2:
+                return mosaic
+            return decide_heads(mosaic.block, fonts, style, stacked, length, like)
+
+        return list(map(aligned, alone))
+
+
+def pooled_cells(parts: Iterable[MosaicPart]) -> dict[int, tuple[int, int]]:
+    """Return the cells in which pooled maps are drawn, by the ``id`` of each."""
+    return {id(m): part.layout.cells for part in parts for m in part.block.maps if m.is_pooled}
+
+
+def room_of(style: Style) -> float:
+    """Return the inches that a page of a given width has for its parts."""
+    return math.inf if style.width is None else style.width - 2 * MARGIN
+
+
+def _stand_in_line(one: Matrices, other: Matrices) -> bool:
+    """Return whether the heads of two blocks are aligned, with cells of the same size.
+
+    They are not where one block is a part of a map or pooled, nor where stages of a recorded program differ in their
+    number of heads, or much in their length.
+    """
+    if one is other:
+        return True
+    first, second = one.maps[0], other.maps[0]
+    if not (first.is_whole and second.is_whole):
+        return False
+    if not (first.is_recorded and second.is_recorded):
+        return True
+    longest = [max(len(m.rows), len(m.columns)) for m in (first, second)]
+    return len(first.heads) == len(second.heads) and max(longest) <= _MUCH_LONGER * min(longest)
