@@ -371,11 +371,12 @@ def test_names_stand_apart_at_the_ends_of_their_curves_or_not_at_all(plot, place
     ],
 )
 def test_names_stand_at_the_ends_of_all_curves_or_in_legends(plots, remark, at_ends):
-    curves = Curves(plots, Table((), ()), {"a": remark})
+    curves = Curves(plots, Table((), ()), {"a": remark, "elsewhere": ""})
     part, sheet = decide_curves(curves, Style()), Sheet(10, 6, 100)
     assert part.at_ends == at_ends
     part.draw(sheet, 0, 0, 9.5)
     assert texts(sheet).count("a") == (len(plots) if at_ends else 1)
+    assert "elsewhere" not in texts(sheet), "as on another page"
     assert any(axes.get_legend() for axes in sheet.axes[1:]) != at_ends
     inside(sheet)
 

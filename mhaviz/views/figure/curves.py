@@ -74,8 +74,9 @@ class CurvesPart(Part):
 
     @property
     def _shared(self) -> Mapping[str, str]:
-        """The shared legend."""
-        return {} if self.at_ends else self.curves.keys
+        """The shared legend: of a page that has been divided, without the curves that it does not have."""
+        drawn = set[str]() if self.at_ends else {one.name for plot in self.curves.plots for one in plot.series}
+        return {name: remark for name, remark in self.curves.keys.items() if name in drawn}
 
     def _keys(self, room: float) -> list[list[str]]:
         """Return the remark of each key as lines that fit beside the longest name."""
@@ -86,7 +87,7 @@ class CurvesPart(Part):
 
     @property
     def _beside(self) -> float:
-        return _SAMPLE + max(text_width(name, SMALL) for name in self.curves.keys) * DRAWN_WIDER + 2 * _BESIDE_TICK
+        return _SAMPLE + max(text_width(name, SMALL) for name in self._shared) * DRAWN_WIDER + 2 * _BESIDE_TICK
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
