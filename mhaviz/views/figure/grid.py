@@ -12,7 +12,7 @@ from mhaviz.views.figure.part import Part, Place
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE
 
-_BETWEEN = 0.15  # inches between two columns
+BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a line of a broken grid
 BETWEEN_STACKS = 0.35  # inches
 
 
@@ -40,7 +40,7 @@ class GridPart(Part):
 
     @property
     def _parts_width(self) -> float:
-        return sum(self._widths) + _BETWEEN * (len(self._widths) - 1)
+        return sum(self._widths) + BETWEEN * (len(self._widths) - 1)
 
     @property
     def _beyond(self) -> float:
@@ -82,7 +82,7 @@ class GridPart(Part):
             parts = [(part, i) for i, part in enumerate(row) if part is not None]
             last = max(part.last_cells or 0.0 for part, _ in parts)
             for part, i in parts:
-                x, room = sum(widths[:i]) + _BETWEEN * i, widths[i]
+                x, room = sum(widths[:i]) + BETWEEN * i, widths[i]
                 top = y if part.last_cells is None else y + last - part.last_cells
                 placed.append((part, x, top, room))
                 end = max(end, top + part.height(room))
@@ -159,7 +159,7 @@ class StacksPart(Part):
             x += inside + BETWEEN_STACKS
 
 
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_narrow: bool) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale] = (), is_narrow: bool = False) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
 
     def pictures(parts: Iterable[Part | None]) -> list[MosaicPart]:
@@ -173,3 +173,19 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale], is_nar
     lefts = [max((part.left for part in column if part), default=0.0) for column in zip_longest(*labelled)]
     begun = ((part and part.begun(left) for part, left in zip(row, lefts, strict=False)) for row in labelled)
     return GridPart(tuple(map(tuple, begun)), bars, is_narrow)
+
+
+def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, is_narrow: bool) -> GridPart:
+    """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, each in the first
+    line that has room for it; colour bars above all if it ``is_narrow``."""
+    if any(tuple(part.pictures) != (part,) for part in parts):
+        return line_up([[part] for part in parts], bars, is_narrow)
+    lines = list[list[Part]]()
+    for part in parts:
+        free = next((line for line in lines if line_up([[*line, part]]).width <= room), None)
+        if free is None:
+            lines.append([part])
+        else:
+            free.append(part)
+    rows = (replace(line_up([line]), after=_BELOW) if len(line) > 1 else line[0] for line in lines)
+    return GridPart(tuple((row,) for row in rows), bars, is_narrow)

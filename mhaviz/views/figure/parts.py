@@ -10,25 +10,29 @@ from dataclasses import replace
 from functools import singledispatchmethod
 
 from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Text, heads, leaves, matrices
+from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.colour_bar import scale_width
 from mhaviz.views.figure.curves import decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.grid import BETWEEN_STACKS, GridPart, StacksPart, line_up
+from mhaviz.views.figure.grid import BETWEEN, BETWEEN_STACKS, StacksPart, in_lines, line_up
 from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, number_length, painted
 from mhaviz.views.figure.overview import decide_overview
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.figure.text import TextPart
-from mhaviz.views.measures import BODY, MARGIN, PAGE_WIDTH, SMALL
+from mhaviz.views.measures import BODY, MARGIN, SMALL
 from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import LayoutStyle, Style
 from mhaviz.views.tiles.fit import MOST_WIDTH
+from mhaviz.views.tiles.layout import BESIDE
 from mhaviz.views.tiles.overview import is_overview
 from mhaviz.views.tiles.room import Room
 
 ROUNDING = 0.15  # inches by which labels may exceed their estimate
 _HEADING = 10.0  # font size in points
+_LEAST_BESIDE_TABLE, _LABELS_BESIDE = 0.03, 0.6  # inches of a cell, at least, and of labels, of pictures beside a table
 _LEAST_STACK = 2.8  # inches of the right one of two stacks side by side
 _MUCH_LONGER = 3  # ratio of lengths beyond which cells of the same size would be too small for the shorter map
 
@@ -66,64 +70,73 @@ class Measuring:
         return in_columns if all(part.width <= room_of(self._style) for part in in_columns) else parts
 
     @singledispatchmethod
-    def part(self, block: Block, in_line: int = 0) -> Part:
-        """Measure a block.
-
-        Args:
-            block: the block.
-            in_line: number of matrices side by side in the grid that it stands in; 0: it is in none.
-        """
+    def part(self, block: Block, room: Room) -> Part:
+        """Measure a block in its room."""
         table = block.as_table
         assert table is not None, "what has no picture has numbers"
         return measure_table(table, self._fonts, room=room_of(self._style))
 
     @part.register
-    def _(self, block: Matrices, in_line: int = 0) -> Part:
+    def _(self, block: Matrices, room: Room) -> Part:
         if block.maps:
             return self._of_heads[id(block)]
-        bars = () if in_line else self._scales.beside(block)
-        drawn = replace(block, panels=self._scales.panels(block))
-        return decide_panels(drawn, bars, replace(self._room, in_line=in_line), self._fonts)
+        bars = () if room.in_line else self._scales.beside(block)
+        return decide_panels(replace(block, panels=self._scales.panels(block)), bars, room, self._fonts)
 
     @part.register
-    def _(self, block: Grid, in_line: int = 0) -> Part:
-        abreast, room = in_line or block.n_abreast, (self._style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN
-        bars = () if in_line else self._scales.beside(block)
-        rows = [[self.part(one, abreast) if one else None for one in row] for row in block.rows]
-        part = line_up(rows, bars, self._style.is_narrow)
-        has_grids = any(inside.blocks for inside in block.blocks)
-        if part.width <= room or (self._style.width is None and not has_grids):
+    def _(self, block: Grid, room: Room) -> Part:
+        style, is_inside = room.style, room.in_line > 0
+        room = replace(room, in_line=room.in_line or block.n_abreast)
+        bars, most = (
+            () if is_inside else self._scales.beside(block),
+            (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN,
+        )
+        part = line_up(self._rows(block, self._beside_tables(block, bars, room)), bars, style.is_narrow)
+        has_grids = any(one.blocks for one in block.blocks)
+        if part.width <= most or (style.width is None and not has_grids):
             return part
-        return GridPart(tuple((one,) for row in rows for one in row if one), bars, self._style.width is not None)
+        return in_lines([self.part(one, room) for one in block.blocks], bars, most, style.width is not None)
+
+    def _rows(self, grid: Grid, room: Room) -> list[list[Part | None]]:
+        return [[self.part(one, room) if one else None for one in row] for row in grid.rows]
+
+    def _beside_tables(self, grid: Grid, bars: Sequence[Scale], room: Room) -> Room:
+        """Return the room of the pictures of a grid beside its tables, or the whole if that would be too little."""
+        tables = [one.as_table for one in grid.blocks if one.as_table and not matrices([one])]
+        least = _LEAST_BESIDE_TABLE * max((len(one.columns) for one in matrices([grid])), default=0) + _LABELS_BESIDE
+        wide = (measure_table(table, self._fonts).beside_width + BETWEEN for table in tables)
+        free = room.width - max(wide, default=math.inf)
+        free -= 0.0 if room.style.is_narrow or not bars else BESIDE + sum(map(scale_width, bars))
+        return replace(room, style=replace(room.style, width=free + 2 * MARGIN)) if free >= least else room
 
     @part.register
-    def _(self, block: Curves, in_line: int = 0) -> Part:
-        return decide_curves(block, self._style)
+    def _(self, block: Curves, room: Room) -> Part:
+        return decide_curves(block, room.style)
 
     @part.register
-    def _(self, block: Dots, in_line: int = 0) -> Part:
+    def _(self, block: Dots, room: Room) -> Part:
         return DotsPart(block)
 
     @part.register
-    def _(self, block: Flow, in_line: int = 0) -> Part:
-        return FlowPart(block, room_of(self._style))
+    def _(self, block: Flow, room: Room) -> Part:
+        return FlowPart(block, room_of(room.style))
 
     @part.register
-    def _(self, block: Text, in_line: int = 0) -> Part:
+    def _(self, block: Text, room: Room) -> Part:
         shown = replace(block, lines=tuple(line and self._fonts.shown(line) for line in block.lines))
-        heading = BODY if self._style.is_narrow else _HEADING
+        heading = BODY if room.style.is_narrow else _HEADING
         return TextPart(shown, heading if block.style == "heading" else SMALL if self._explains else BODY)
 
     def _parts_of(self, block: Block) -> list[Part]:
         """Return the part of a block; two stacks side by side, each measured as a page of its width, or else their
         parts one below the other."""
         if not isinstance(block, Stacks):
-            return [self.part(block)]
-        room = (self._style.width or PAGE_WIDTH) - 2 * MARGIN
-        left = max(part.width for part in map(self.part, block.left))
-        rooms = left, room - left - BETWEEN_STACKS
+            return [self.part(block, self._room)]
+        below = [self.part(one, self._room) for one in block.blocks]
+        left = max(part.width for part in below[: len(block.left)])
+        rooms = left, self._room.width - left - BETWEEN_STACKS
         if self._style.is_narrow or rooms[1] < _LEAST_STACK:
-            return list(map(self.part, block.blocks))
+            return below
         first, second = (
             Measuring(
                 replace(self._page, blocks=stack),
@@ -134,7 +147,7 @@ class Measuring:
             for stack, inside in zip((block.left, block.right), rooms, strict=True)
         )
         if max(part.width for part in second) > rooms[1] + ROUNDING:
-            return list(map(self.part, block.blocks))
+            return below
         return [StacksPart((tuple(first), tuple(second)), rooms)]
 
     def _aligned(self, of_heads: Sequence[Matrices]) -> list[MosaicPart]:

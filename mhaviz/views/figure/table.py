@@ -82,9 +82,16 @@ class TablePart(Part):
         the picture has labels."""
         if not before or len(self.texts) != before[-1].layout.queries.cells + 1:
             return self
-        columns = self.table.columns
-        part = self._of([i for i, column in enumerate(columns) if not column.is_key])
-        return replace(part, line=before[-1].layout.queries.cell)
+        return replace(self._without_keys, line=before[-1].layout.queries.cell)
+
+    @property
+    def beside_width(self) -> float:
+        """Width in inches beside a picture whose rows have labels."""
+        return self._without_keys.width
+
+    @property
+    def _without_keys(self) -> "TablePart":
+        return self._of([i for i, column in enumerate(self.table.columns) if not column.is_key])
 
     def split(self, room: float) -> Iterator["TablePart"]:
         """Yield the table, or parts of it that are at most ``room`` inches wide, each with the key columns."""

@@ -53,7 +53,7 @@ def test_features_stand_below_each_other_and_rows_beside_their_numbers(d_key, wi
     rows = {text.get_text(): text.get_position()[1] for text in sheet.page.texts if text.get_position()[0] > right}
     middles = [top + (key + 0.5) * (bottom - top) / 4 for key in range(4)]
     scores = [rows.get(f"{e.similarities[key]:z.2f}") for key in range(4)]
-    if d_key == 16 and width is None:
+    if width is None:
         assert scores == pytest.approx(middles, abs=0.02)
     else:
         assert scores == [None] * 4, "the table is below"
