@@ -2,6 +2,9 @@
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from mhaviz.views.figure.artists import Numbers
 
 
 def images(sheet, prefix):
@@ -11,6 +14,12 @@ def images(sheet, prefix):
 
 def texts(sheet):
     return [text.get_text() for text in sheet.page.texts]
+
+
+def letters(sheet):
+    """The size of each text and number, in points."""
+    sizes = [text.get_fontsize() for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
+    return sizes + [one.font.get_size_in_points() for one in sheet.page.collections if isinstance(one, Numbers)]
 
 
 def inside(sheet):

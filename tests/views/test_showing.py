@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from drawn import texts
+from drawn import inside, letters, texts
 from looking import encoded, traced
 
 import mhaviz.pages
@@ -33,8 +33,8 @@ from mhaviz.results.timing import Timing
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
 from mhaviz.views.data import document
 from mhaviz.views.figure.page import draw_page
-from mhaviz.views.showing import figure_of, view_of
-from mhaviz.views.style import Style
+from mhaviz.views.showing import figure_of, figures_of, view_of
+from mhaviz.views.style import ROOMS, Style
 from mhaviz.views.terminal.page import PageView
 
 SOURCE = Source("made by hand")
@@ -132,6 +132,15 @@ def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
             answer.save(tmp_path / "a.csv")
     finally:
         del registry._ENTRIES[Answer]
+
+
+@pytest.mark.parametrize("number", range(18))
+def test_in_a_column_letters_have_at_least_six_points(records, number):
+    for sheet in figures_of(list(records.values())[number], Style(room="column", dpi=50)):
+        inside(sheet)
+        assert min(letters(sheet)) >= 6 - 1e-6
+        assert max(text.get_fontsize() for text in sheet.page.texts) <= sheet.title_size
+        assert (sheet.get_size_inches() <= np.add(ROOMS["column"], 0.03)).all()
 
 
 @pytest.mark.parametrize("number", range(18))

@@ -208,7 +208,9 @@ def _between(block: Block, begin: int, end: int) -> Block:
         visits = {name: visit for name, visit in block.visits.items() if name in names}
         return replace(block, steps=steps, notes=block.notes[part], visits=visits)
     if isinstance(block, Curves):
-        return replace(block, plots=block.plots[part])
+        plots = block.plots[part]
+        drawn = {series.name for plot in plots for series in plot.series}
+        return replace(block, plots=plots, keys={name: about for name, about in block.keys.items() if name in drawn})
     if isinstance(block, Dots):
         return replace(block, dots=block.dots[part])
     if isinstance(block, _Broken):

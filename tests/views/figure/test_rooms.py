@@ -6,10 +6,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from drawn import images, inside, texts
+from drawn import images, inside, letters, texts
 from looking import attend, encoded, traced
 from made import made_map
-from matplotlib.text import Text
 from PIL import Image
 from pypdf import PdfReader
 
@@ -21,7 +20,6 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
-from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.showing import figure_of, figures_of
 from mhaviz.views.style import Style
 
@@ -45,11 +43,6 @@ def record(name):
     }[name]()
 
 
-def letters(sheet):
-    sizes = [text.get_fontsize() for text in sheet.findobj(Text) if text.get_text() and text.get_visible()]
-    return sizes + [one.font.get_size_in_points() for one in sheet.page.collections if isinstance(one, Numbers)]
-
-
 @pytest.mark.parametrize(
     ("name", "room", "n_files"),
     [
@@ -68,7 +61,9 @@ def test_a_picture_fits_its_room(name, room, n_files):
         assert across == pytest.approx(width, abs=0.03)
         assert down <= height + 0.03
         assert min(letters(sheet)) >= 6 - 1e-6
-        assert max(letters(sheet)) <= sheet.title_size, "no heading is larger than the title"
+        assert max(text.get_fontsize() for text in sheet.page.texts) <= sheet.title_size, (
+            "no heading is larger than the title"
+        )
         inside(sheet)
     assert len(sheets) == n_files
     said = [re.findall(r"part \d+ of \d+", " ".join(texts(sheet))) for sheet in sheets]
