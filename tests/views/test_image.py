@@ -23,6 +23,7 @@ from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
 from mhaviz.views.colours import colours, over_image
 from mhaviz.views.data import document, write_json
+from mhaviz.views.figure import sheet as sheets
 from mhaviz.views.lab import to_lab
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -67,6 +68,14 @@ def test_heads_of_a_row_stand_over_the_image_and_without_it():
         laid, plain = np.split(np.array([tile.get_extent() for tile in images(figure_of(record), "L")]), 2)
         np.testing.assert_allclose(laid[:, 0], plain[:, 0], atol=1e-6)
         assert (laid[:, 2] < plain[:, 3]).all()
+
+
+def test_what_is_drawn_twice_is_at_fewer_pixels_than_asked_for_too(monkeypatch):
+    whole = figure_of(over(heads=1), Style(dpi=100))
+    monkeypatch.setattr(sheets, "MOST_AREA", 100_000)
+    small = figure_of(over(heads=1), Style(dpi=100))
+    assert small.dpi < whole.dpi
+    assert len(small.page.images) == len(whole.page.images) == 3  # with the colour bar
 
 
 def test_every_head_has_its_picture():

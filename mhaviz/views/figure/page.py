@@ -56,6 +56,7 @@ class _Laid:
     """A page that has been laid out.
 
     Attributes:
+        page: the page, with the tiles that are drawn twice.
         plan: its layout, in inches before it is enlarged by ``zoom``.
         scales, fonts, style: what it is drawn with.
         zoom: chosen font size / usual font size.
@@ -63,6 +64,7 @@ class _Laid:
         most: most inches of its height; None: any.
     """
 
+    page: Page
     plan: "_Plan"
     scales: Scales
     fonts: Fonts
@@ -144,7 +146,7 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
                 low, layout, plan = (low + high) / 2, larger, trial
             else:
                 high = (low + high) / 2
-    return _Laid(plan, scales, fonts, layout, zoom, crop, most)
+    return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 
 
 def draw_page(
@@ -162,7 +164,7 @@ def draw_page(
         ArgumentError: the picture would be too large even with the coarsest pixels, or narrower than what is drawn.
     """
     laid = _lay_out(page, style, scales)
-    plan, scales, fonts, zoom = laid.plan, laid.scales, laid.fonts, laid.zoom
+    page, plan, scales, fonts, zoom = laid.page, laid.plan, laid.scales, laid.fonts, laid.zoom
     is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
     style, asked = laid.style, laid.style.dpi
     while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
