@@ -60,6 +60,25 @@ class Block:
         """Number of matrices side by side."""
         return 0
 
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """Distinct scales that have a name, and so a colour bar."""
+        return ()
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads of maps."""
+        return 0
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces that it can be divided into where it has no room."""
+        return 1
+
+    def pieces(self, begin: int, end: int) -> "Block":
+        """Return the pieces from ``begin`` to ``end``, which are drawn from no others."""
+        return self
+
     def texts_of_users(self) -> Iterator[str]:
         """Yield the texts in it that may be written in any script."""
         if self.as_table:
@@ -131,6 +150,15 @@ class Table(Block):
     def as_table(self) -> "Table":
         """The table."""
         return self
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def pieces(self, begin: int, end: int) -> "Table":
+        """Return some rows."""
+        return replace(self, rows=self.rows[begin:end], most=None)
 
     def limited(self) -> tuple["Table", str]:
         """Return the table with the rows to show, and a text that counts the others; "" if there are none."""
@@ -233,6 +261,18 @@ class Curves(Block):
         """The same numbers, listed."""
         return self.table
 
+    @property
+    def n_pieces(self) -> int:
+        """Number of plots."""
+        return len(self.plots)
+
+    def pieces(self, begin: int, end: int) -> "Curves":
+        """Return some plots."""
+        plots = self.plots[begin:end]
+        drawn = {series.name for plot in plots for series in plot.series}
+        keys = {name: about for name, about in self.keys.items() if name in drawn}
+        return replace(self, plots=plots, keys=keys)
+
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of the lines."""
         yield from (series.name for plot in self.plots for series in plot.series)
@@ -283,6 +323,15 @@ class Dots(Block):
         """The same numbers, listed."""
         return self.table
 
+    @property
+    def n_pieces(self) -> int:
+        """Number of dots."""
+        return len(self.dots)
+
+    def pieces(self, begin: int, end: int) -> "Dots":
+        """Return some dots."""
+        return replace(self, dots=self.dots[begin:end])
+
     def texts_of_users(self) -> Iterator[str]:
         """Yield the remarks beside the dots."""
         yield from (dot.note for dot in self.dots)
@@ -308,6 +357,19 @@ class Flow(Block):
     def as_table(self) -> Table:
         """The same numbers, listed."""
         return self.table
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of steps."""
+        return len(self.steps)
+
+    def pieces(self, begin: int, end: int) -> "Flow":
+        """Return some steps."""
+        steps = self.steps[begin:end]
+        names = {step.name for step in steps}
+        steps = tuple(replace(step, inputs=tuple(one for one in step.inputs if one in names)) for step in steps)
+        visits = {name: visit for name, visit in self.visits.items() if name in names}
+        return replace(self, steps=steps, notes=self.notes[begin:end], visits=visits)
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield nothing, as steps have names of ours."""
@@ -385,6 +447,20 @@ class Matrices(Block):
         yield from super().texts_of_users()
 
     @property
+    def n_heads(self) -> int:
+        """Number of heads of maps among the matrices: all or none."""
+        return len(self.panels) if self.maps else 0
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of matrices; heads are chosen, not divided."""
+        return 1 if self.maps else len(self.panels)
+
+    def pieces(self, begin: int, end: int) -> "Matrices":
+        """Return some matrices."""
+        return replace(self, panels=self.panels[begin:end])
+
+    @property
     def are_numbers(self) -> bool:
         """Whether each panel shows a different statistic of the heads, with its scale beside its title."""
         return not self.scales
@@ -409,6 +485,15 @@ class Grid(Block):
     def n_abreast(self) -> int:
         """Most matrices side by side in a row."""
         return max(sum(block.n_abreast for block in row if block) for row in self.rows)
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def pieces(self, begin: int, end: int) -> "Grid":
+        """Return some rows."""
+        return replace(self, rows=self.rows[begin:end])
 
     @property
     def blocks(self) -> tuple[Block, ...]:

@@ -60,7 +60,7 @@ class Scales:
         """Return the same scales, with the colour bars of a sheet that shows these blocks, or parts of blocks."""
 
         def scales_of(block: Block) -> Iterable[Scale]:
-            return [self.drawn[scale] for scale in block.scales] if isinstance(block, Matrices) else ()
+            return [self.drawn[scale] for scale in block.scales]
 
         return replace(self, bars=tuple(_bars(blocks, scales_of)))
 

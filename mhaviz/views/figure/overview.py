@@ -18,7 +18,7 @@ from mhaviz.views.measures import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL
 from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.labels import BESIDE_LABEL
 from mhaviz.views.tiles.layout import BESIDE, NAME, TILE_TITLE, Enlarged, Layout
-from mhaviz.views.tiles.overview import BETWEEN
+from mhaviz.views.tiles.overview import BETWEEN, is_film
 from mhaviz.views.tiles.room import Room
 from mhaviz.views.tiles.solve import solve
 
@@ -92,15 +92,20 @@ class OverviewPart(MosaicPart):
         self.draw_bars(sheet, x, top + large.tile(0)[1], large.tile_height)
 
     def _write_sides(self, sheet: Sheet, x: float, y: float) -> None:
-        """Write the numbers of heads above the first row, and those of layers left of the first column."""
-        layout, maps = self.layout, self.block.maps
-        across = list(map(str, maps[0].heads))
-        firsts = zip(maps, self.panels[:: layout.columns], strict=True)
-        rows = [one.title.partition(" · ")[0] if " · " in one.title else f"layer {m.layer}" for m, one in firsts]
+        """Write the numbers of heads or passes above the first row, and those of layers, calls or heads beside the
+        first column."""
+        layout, maps, columns = self.layout, self.block.maps, "head"
+        if is_film(self.block):
+            columns, across = "pass", [str(m.pass_number) for m in maps[: layout.columns]]
+            rows = [f"head {m.heads[0]}" for m in maps[:: layout.columns]]
+        else:
+            across = list(map(str, maps[0].heads))
+            firsts = zip(maps, self.panels[:: layout.columns], strict=True)
+            rows = [one.title.partition(" · ")[0] if " · " in one.title else f"layer {m.layer}" for m, one in firsts]
         down = [row.rpartition(" ") for row in rows]
         write_sides(sheet, x, y, layout, across, [number for *_, number in down])
         right = x + layout.queries.room - BESIDE_LABEL
-        sheet.write(right, y - 0.04, "head", SMALL, colour=QUIET, align="right", vertical="bottom")
+        sheet.write(right, y - 0.04, columns, SMALL, colour=QUIET, align="right", vertical="bottom")
         middle = y + layout.height / 2
         sheet.write(x + 0.4 * NAME, middle, down[0][0], SMALL, colour=QUIET, align="center", rotation=90)
 

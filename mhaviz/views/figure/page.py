@@ -338,7 +338,7 @@ def _blanks_text(parts: Sequence[Part]) -> str:
     blanks = {
         panel.scale.half_digit
         for part in _pictures(parts)
-        if part.layout.value_size
+        if any(layout.value_size for layout in part.layouts)
         for panel in part.panels
         if panel.has_blanks
     }

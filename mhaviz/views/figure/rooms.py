@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Table, Text
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Text
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
@@ -44,7 +44,7 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 
     if fits(page):
         return [page]
-    most = max(map(_n_heads, page.blocks), default=0)
+    most = max((block.n_heads for block in page.blocks), default=0)
     least = min(_LEAST_HEADS, most)
     if most and fits(with_strongest(page, least)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n)), least, most))]
@@ -61,8 +61,9 @@ def _numbered(part: Page, page: Page, number: int, of: int) -> Page:
 def with_strongest(page: Page, most: int) -> Page:
     """Return the page with at most so many heads in each block, the strongest, and a remark that says so."""
     blocks = [_strongest(block, most) for block in page.blocks]
-    counts = [pair for pair in zip(map(_n_heads, blocks), map(_n_heads, page.blocks), strict=True) if pair[0] < pair[1]]
-    said = "; ".join(f"the {few} strongest of {many} heads" for few, many in dict.fromkeys(counts))
+    pairs = ((some.n_heads, block.n_heads) for some, block in zip(blocks, page.blocks, strict=True))
+    counts = dict.fromkeys(pair for pair in pairs if pair[0] < pair[1])
+    said = "; ".join(f"the {few} strongest of {many} heads" for few, many in counts)
     return _saying(replace(page, blocks=tuple(blocks)), said)
 
 
@@ -72,13 +73,9 @@ def _saying(page: Page, said: str) -> Page:
     return replace(page, remark=lambda drawn: "; ".join(filter(None, [page.reading(drawn), said])))
 
 
-def _n_heads(block: Block) -> int:
-    return len(block.panels) if isinstance(block, Matrices) and block.maps else 0
-
-
 def _strongest(block: Block, most: int) -> Block:
     """Return a block of heads with the strongest of them, in their order; other blocks as they are."""
-    if not isinstance(block, Matrices) or not block.maps or len(block.panels) <= most:
+    if not isinstance(block, Matrices) or block.n_heads <= most:
         return block
     strength = peaks(block.maps)
     kept = sorted(sorted(range(len(strength)), key=lambda i: -strength[i])[:most])
@@ -113,21 +110,21 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
             current.append(block)
             continue
         headings = next((i for i, one in enumerate(reversed(current)) if not isinstance(one, Text)), len(current))
-        if headings < len(current) and (_count(block) == 1 or fit(*current[len(current) - headings :], block)):
+        if headings < len(current) and (block.n_pieces == 1 or fit(*current[len(current) - headings :], block)):
             turn(len(current) - headings)
             pending.appendleft(block)
-        elif end := _most(lambda n: fit(*current, _between(block, 0, n)), 0, _count(block) - 1):  # noqa: B023
+        elif end := _most(lambda n: fit(*current, block.pieces(0, n)), 0, block.n_pieces - 1):  # noqa: B023
             heading = [one for one in current[len(current) - headings :] if isinstance(one, Text)]
-            current.append(_between(block, 0, end))
+            current.append(block.pieces(0, end))
             turn(len(current))
             current += _continued(heading)
-            pending.appendleft(_between(block, end, _count(block)))
+            pending.appendleft(block.pieces(end, block.n_pieces))
         elif headings < len(current):
             turn(len(current) - headings)
             pending.appendleft(block)
         elif isinstance(block, Grid):
             pending.extendleft(reversed(block.blocks))
-        elif most := _most(lambda n: fit(*current, _strongest(block, n)), 0, _n_heads(block) - 1):  # noqa: B023
+        elif most := _most(lambda n: fit(*current, _strongest(block, n)), 0, block.n_heads - 1):  # noqa: B023
             pages.append(with_strongest(replace(page, blocks=(*current, block)), most))
             current.clear()
         elif current:
@@ -156,6 +153,17 @@ def _most(fits: Callable[[int], bool], least: int, most: int) -> int:
 class _Broken(Grid):
     """Grid of pictures without room for its rows, which is divided between any two pictures."""
 
+    @property
+    def n_pieces(self) -> int:
+        """Number of pictures."""
+        return len(self.blocks)
+
+    def pieces(self, begin: int, end: int) -> "_Broken":
+        """Return some pictures, each in its row."""
+        kept = {id(one) for one in self.blocks[begin:end]}
+        rows = (tuple(one for one in row if id(one) in kept) for row in self.rows)
+        return replace(self, rows=tuple(row for row in rows if row))
+
 
 def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[Block]:
     """Yield the blocks; those in stacks one by one, texts in grids apart, and a grid with a row that does not fit in
@@ -177,47 +185,3 @@ def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[B
                 yield from _smaller(page, grid.blocks, lay_out)
         else:
             yield block
-
-
-def _count(block: Block) -> int:
-    """Return into how many parts a block can be divided."""
-    if isinstance(block, _Broken):
-        return len(block.blocks)
-    if isinstance(block, Grid | Table):
-        return len(block.rows)
-    if isinstance(block, Flow):
-        return len(block.steps)
-    if isinstance(block, Curves):
-        return len(block.plots)
-    if isinstance(block, Dots):
-        return len(block.dots)
-    return len(block.panels) if isinstance(block, Matrices) and not block.maps else 1
-
-
-def _between(block: Block, begin: int, end: int) -> Block:
-    """Return some parts of a block, which is drawn from no others."""
-    part = slice(begin, end)
-    if end - begin == _count(block):
-        return block
-    if isinstance(block, Table):
-        return replace(block, rows=block.rows[part], most=None)
-    if isinstance(block, Flow):
-        steps = block.steps[part]
-        names = {step.name for step in steps}
-        steps = tuple(replace(step, inputs=tuple(one for one in step.inputs if one in names)) for step in steps)
-        visits = {name: visit for name, visit in block.visits.items() if name in names}
-        return replace(block, steps=steps, notes=block.notes[part], visits=visits)
-    if isinstance(block, Curves):
-        plots = block.plots[part]
-        drawn = {series.name for plot in plots for series in plot.series}
-        return replace(block, plots=plots, keys={name: about for name, about in block.keys.items() if name in drawn})
-    if isinstance(block, Dots):
-        return replace(block, dots=block.dots[part])
-    if isinstance(block, _Broken):
-        kept = {id(one) for one in block.blocks[part]}
-        rows = (tuple(one for one in row if id(one) in kept) for row in block.rows)
-        return replace(block, rows=tuple(row for row in rows if row))
-    if isinstance(block, Grid):
-        return replace(block, rows=block.rows[part])
-    assert isinstance(block, Matrices), "a text is not divided"
-    return replace(block, panels=block.panels[part])

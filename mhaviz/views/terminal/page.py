@@ -9,10 +9,8 @@ from rich.text import Text as Line
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import (
     Drawn,
-    Grid,
     Matrices,
     Page,
-    Stacks,
     Table,
     Text,
     heads,
@@ -53,17 +51,15 @@ class PageView:
         waiting = list(blocks[::-1])
         while waiting:
             block, is_full = waiting.pop(), abilities.lines is not None and used > abilities.lines
-            if is_full and isinstance(block, (Grid, Matrices)) and not (block in of_heads or leaves_out(block)):
+            if is_full and matrices([block]) and not (block in of_heads or leaves_out(block)):
                 left_out += sum(len(one.panels) for one in matrices([block]))
-            elif isinstance(block, Stacks):
-                waiting += block.blocks[::-1]
-            elif isinstance(block, Grid):
+            elif block.blocks:
                 tables = [one for one in block.blocks if isinstance(one, Table)]
                 if len(tables) == len(block.blocks):
                     yield from side_by_side(tables, console, options)
                 else:
                     waiting += block.blocks[::-1]
-            elif isinstance(block, Matrices) and block.maps:
+            elif block.n_heads:
                 if view and block is of_heads[0]:  # all together, in the order of the result
                     yield from view.lines(scales)
                     yield from [Line()] * bool(waiting)
@@ -88,7 +84,7 @@ class PageView:
     def without_pictures(self) -> "PageView | None":
         """Return the page with its tables and texts alone; None if it has only texts."""
         blocks = self.page.blocks
-        words = [block for block in leaves(blocks) if not isinstance(block, Matrices)]
+        words = [block for block in leaves(blocks) if not matrices([block])]
         while words and isinstance(last := words[-1], Text) and last.style == "heading":  # of pictures
             words.pop()
         if all(isinstance(block, Text) for block in words):

@@ -21,14 +21,19 @@ _LABELS = 1.5  # inches for labels of the enlarged map
 
 
 def is_overview(block: Matrices, style: Style) -> bool:
-    """Return whether a block of layers × heads has too many heads for legible labels beside each."""
-    has_layers = len(block.by_layer) > 1 and block.across is not None
-    return has_layers and len(block.panels) > _FEW and style.columns is None
+    """Return whether a block of layers × heads, or heads × passes, has too many for legible labels beside each."""
+    are_rows = len(block.by_layer) > 1 or is_film(block)
+    return are_rows and block.across is not None and len(block.panels) > _FEW and style.columns is None
+
+
+def is_film(block: Matrices) -> bool:
+    """Return whether a row of the block is a head in several passes, not the heads of a layer."""
+    return len({m.pass_number for m in block.maps}) > 1
 
 
 def overview_layout(block: Matrices, room: Room) -> Layout:
     """Lay out the small maps, and the enlarged map in the width that they leave, or below them."""
-    m, dpi, n_columns = block.maps[0], room.style.dpi, len(block.maps[0].heads)
+    m, dpi, n_columns = block.maps[0], room.style.dpi, block.most_across
     longest = max(len(m.rows), len(m.columns))
 
     def enlarged(side: float) -> Layout:
