@@ -143,7 +143,7 @@ def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: C
         return replace(together, panels=tuple(panel for one in by_layer for panel in one.panels))
     if is_film:
         return _film(together)
-    panels = tuple(panel for m in maps.values() for panel in head_panels(m, _row_name(m, are_calls)))
+    panels = tuple(panel for m in maps.values() for panel in head_panels(m, *_row_names(m, are_calls)))
     n_heads = len(first.heads)
     return replace(together, panels=panels, by_layer=by_layer, across=n_heads if n_heads > 1 else None)
 
@@ -152,15 +152,18 @@ def _film(block: Matrices) -> Matrices:
     """Return a block of one layer in several passes with its heads one by one, each through all passes from left to
     right."""
     maps = tuple(m.select((head,)) for head in block.maps[0].heads for m in block.maps)
-    panels = tuple(panel for m in maps for panel in head_panels(m, f"pass {m.pass_number} · "))
+    panels = tuple(panel for m in maps for panel in head_panels(m, f"pass {m.pass_number} · ", f"P{m.pass_number} "))
     n_passes = len(block.maps)
     across = n_passes if len(block.maps[0].heads) > 1 and n_passes <= _MOST_ABREAST else None
     return replace(block, panels=panels, maps=maps, across=across)
 
 
-def _row_name(m: AttentionMap, is_call: bool) -> str:
-    """Return "call 2 · ", or nothing, as the name of a head says its layer."""
-    return f"{_layer_or_call(m, is_call)} · " if is_call else ""
+def _row_names(m: AttentionMap, is_call: bool) -> tuple[str, str]:
+    """Return "call 2 · " and "C2 ", or nothing, as the name of a head says its layer."""
+    if not is_call:
+        return "", ""
+    call = _layer_or_call(m, is_call)
+    return f"{call} · ", f"C{call.rpartition(' ')[2]} "
 
 
 def _layer_or_call(m: AttentionMap, is_call: bool) -> str:

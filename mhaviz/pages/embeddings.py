@@ -65,7 +65,7 @@ def position_table_page(table: PositionTable) -> Page:
     positions = Axis.numbered(length)
     title = "positional encoding: sines and cosines"
     equation = "PE[p, 2i] = sin(p / 10000^(2i/d_model)), PE[p, 2i+1] = cos(same)"
-    panel = _panel(equation, table.values, replace(_UNIT, name="PE"))
+    panel = _panel("PE", equation, table.values, replace(_UNIT, name="PE"))
     cosines = Panel("cosine of every two rows", table.cosines, _UNIT)
     blocks: tuple[Block, ...] = (
         Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
@@ -90,17 +90,18 @@ def _turning_sentences(d_model: int) -> Iterator[str]:
 def _features(title: Title | str, parts: Sequence[InputPart], e: EmbeddedText) -> Matrices:
     """Return a block of parts with equally many features, each on its scale."""
     scales = _scales(e.parts)
-    panels = tuple(_panel(part.equation, part.values, scales[part.symbol]) for part in parts)
+    panels = tuple(_panel(part.symbol, part.equation, part.values, scales[part.symbol]) for part in parts)
     return Matrices(
         title, panels, Axis(e.tokens), Axis.numbered(panels[0].values.shape[1]), len(panels), ids=e.tokens.ids
     )
 
 
-def _panel(equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
+def _panel(symbol: str, equation: str, values: NDArray[np.float32], scale: Scale) -> Panel:
     """Return a panel of the first features of a matrix; its title says the shape of the whole."""
     length, n_features = values.shape
     some = f"first {_MOST_FEATURES} of " if n_features > _MOST_FEATURES else ""
-    return Panel(f"{equation}   ({length:,}, {some}{n_features:,})", values[:, :_MOST_FEATURES], scale)
+    shape = f"   ({length:,}, {some}{n_features:,})"
+    return Panel(equation + shape, values[:, :_MOST_FEATURES], scale, short=symbol + shape)
 
 
 def _scales(parts: Sequence[InputPart]) -> dict[str, Scale]:

@@ -42,13 +42,13 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Matrices:
     """Return S, masked S, A and, with dropout, dropout(A), for each head of a sentence."""
     one, panels = m.sentences[number], []
     for i, head in enumerate(m.heads):
-        blank = one.hidden[i] | one.padding
+        name, blank = head_name(m.layer, head), one.hidden[i] | one.padding
         marks = np.where(one.padding, PAD, "")
         masked, weighed = (blanked(values[i], blank) for values in (one.scores, one.weights))
         panels += [
-            Panel(f"{head_name(m.layer, head)}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores),
-            Panel("S masked, hidden = −∞", masked, scores, marks=marks),
-            Panel("A = softmax(S masked)", weighed, weights, marks=marks),
+            Panel(f"{name}: S = Q Kᵀ {m.rule}".rstrip(), one.scores[i], scores, short=f"{name}: S"),
+            Panel("S masked, hidden = −∞", masked, scores, marks=marks, short="S masked"),
+            Panel("A = softmax(S masked)", weighed, weights, marks=marks, short="A"),
         ]
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank

@@ -117,8 +117,8 @@ def _whole(m: LayerMatrices, matrix: Matrix, scales: Mapping[str, Scale]) -> Pan
         outlined.append(Outline(_only(m.position), range(columns), "orange"))
     if matrix.name in _OF_KEYS or matrix is m.memory or (matrix is m.input and m.kind != "cross"):
         outlined.append(Outline(_only(m.key_position), range(columns), "blue"))
-    title = _titled(matrix.name, matrix.equation, matrix.values)
-    return Panel(title, matrix.values, scales[matrix.name], outlined=tuple(outlined))
+    title, short = _titles(matrix.name, matrix.equation, matrix.values)
+    return Panel(title, matrix.values, scales[matrix.name], outlined=tuple(outlined), short=short)
 
 
 def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> Grid:
@@ -135,7 +135,8 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
             "key column": Outline(rows, _only(m.key_position), "blue"),
         }
         outlined = tuple(marks[one] for one in example)
-        return Panel(_titled(name, equation, values), values, scales[name], outlined=outlined)
+        title, short = _titles(name, equation, values)
+        return Panel(title, values, scales[name], outlined=outlined, short=short)
 
     Q = panel("Q", "", head.query, "query")
     K = panel("Kᵀ", "", head.key.T, "key column")
@@ -161,10 +162,11 @@ def _only(position: int) -> range:
     return range(position, position + 1)
 
 
-def _titled(name: str, equation: str, values: NDArray[np.float32]) -> str:
-    """Return "Q = X Wq (6 × 8)"."""
+def _titles(name: str, equation: str, values: NDArray[np.float32]) -> tuple[str, str]:
+    """Return "Q = X Wq (6 × 8)", and "Q (6 × 8)" for narrow tiles."""
     rows, columns = values.shape
-    return f"{name} = {equation} ({rows} × {columns})" if equation else f"{name} ({rows} × {columns})"
+    short = f"{name} ({rows} × {columns})"
+    return f"{name} = {equation} ({rows} × {columns})" if equation else short, short
 
 
 def _scores_equation(m: LayerMatrices) -> str:

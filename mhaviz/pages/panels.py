@@ -148,6 +148,7 @@ class Panel:
 
     Attributes:
         title: text above it.
+        short: title where tiles are narrow; "": the same.
         values: the matrix, (rows, columns); NaN: hidden.
         scale: its colour scale.
         aside: number after the title, where there is room for it.
@@ -175,6 +176,7 @@ class Panel:
     outlined: tuple[Outline, ...] = ()
     image: NDArray[np.uint8] | None = None
     numbers: Literal["all", "outlined", "none"] = "all"
+    short: str = ""
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark in place of the number in a cell; "": none."""
@@ -214,7 +216,7 @@ class Panel:
             values = pool_mass(self.values, self.queries, rows, columns)
             if self.hidden is not None:
                 values = blanked(values, pool_hidden(self.hidden, rows, columns))
-        return Panel(self.title, values, self.scale, self.aside, image=self.image)
+        return Panel(self.title, values, self.scale, self.aside, image=self.image, short=self.short)
 
     @property
     def shown(self) -> NDArray[np.float32]:
@@ -240,6 +242,11 @@ def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
     return tuple(head_name(attention_map.layer, head) for head in attention_map.heads)
 
 
+def _short(m: AttentionMap, title: str) -> str:
+    """Return "H0" for a head, "5" for "layer 5"; the layer is in the title of the block, or is that of the row."""
+    return title if m.quantity.row == "layer" else title.rpartition(" ")[2]
+
+
 def group_scale(m: AttentionMap) -> Scale:
     """Return what stands for the scale of a map before its ends are known: the same for all maps that share it.
 
@@ -249,12 +256,15 @@ def group_scale(m: AttentionMap) -> Scale:
     return Scale(name=m.quantity.drawn_name, group=group)
 
 
-def head_panels(attention_map: AttentionMap, before: str = "") -> tuple[Panel, ...]:
-    """Return a panel for every head, on the map's ``group_scale``; ``before``: text before their titles."""
+def head_panels(attention_map: AttentionMap, before: str = "", short_before: str = "") -> tuple[Panel, ...]:
+    """Return a panel for every head, on the map's ``group_scale``.
+
+    ``before``, ``short_before``: text before their titles and short titles.
+    """
     m = attention_map
     scale = group_scale(m)
     queries, hidden = np.diff(m.rows.edges) if m.are_sums else None, m.hidden
     return tuple(
-        Panel(before + title, weights, scale, hidden=hidden, queries=queries)
+        Panel(before + title, weights, scale, hidden=hidden, queries=queries, short=short_before + _short(m, title))
         for title, weights in zip(tile_titles(m), m.weights, strict=True)
     )

@@ -40,15 +40,22 @@ def projections_page(c: ProjectionComparison) -> Page:
     pairs = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
     outlined = tuple(Outline(range(i, i + 1), range(j, j + 1)) for i, j in pairs)
     maps = [
-        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined")
+        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined", short=f"{i} S")
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [
-        Panel(f"{i} A = softmax(S)", blanked(s.weights, hidden), weights, outlined=outlined, numbers="none")
+        Panel(
+            f"{i} A = softmax(S)",
+            blanked(s.weights, hidden),
+            weights,
+            outlined=outlined,
+            numbers="none",
+            short=f"{i} A",
+        )
         for i, s in enumerate(c.stages, 1)
     ]
     some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
-    results = [Panel(f"{i} O{some}", values, outputs) for i, values in enumerate(drawn, 1)]
+    results = [Panel(f"{i} O{some}", values, outputs, short=f"{i} O") for i, values in enumerate(drawn, 1)]
     features = Axis.numbered(drawn[0].shape[1])
     of_heads = tuple(
         Panel(head_name(0, i), blanked(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)

@@ -1,6 +1,5 @@
 """Mosaic on a sheet: matrices as tiles of one picture, with labels or positions on the outer edges only."""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -39,9 +38,15 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequen
             pixels = (round(inches * sheet.pixels) for inches in (layout.tile_height, layout.tile_width))
             image = sheet.image(*box, over_image(pooled, *pixels))
         image.set_label(panel.title)
-        if layout.title:
-            title, size = _fit_title(panel.title, layout.tile_width + layout.gap - 0.4 * GAP)
-            sheet.write(left, top - layout.title + TILE_TITLE - 0.04, title, size, vertical="bottom", bold=True)
+    if layout.title:
+        numbers = ["" if layout.value_size else _without_room(panel) for panel in panels]
+        titles, size = _fit_titles(panels, numbers, layout.tile_width + layout.gap - 0.4 * GAP)
+        for (left, top), title, beside in zip(corners, titles, numbers, strict=True):
+            line = top - layout.title + TILE_TITLE - 0.04
+            sheet.write(left, line, title, size, vertical="bottom", bold=True)
+            if beside:
+                left += text_width(title, size, bold=True) * DRAWN_WIDER
+                sheet.write(left, line, beside, size, vertical="bottom")
     for hidden, places in alike.values():
         if not hidden.all():
             sheet.outline(~hidden, (layout.keys.cell, layout.queries.cell), places)
@@ -55,25 +60,30 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequen
         _write_names(sheet, layout, corners)
 
 
-def _fit_title(title: str, room: float) -> tuple[str, float]:
-    """Return a title and its font size that fit: smaller, or by ``short_title``, or shortened."""
+def _without_room(panel: Panel) -> str:
+    """Return the numbers in outlined cells, where only these are written, to stand after the title: "  -0.5, 3.9"."""
+    numbers = dict.fromkeys(filter(None, panel.outlined_numbers())) if panel.numbers == "outlined" else {}
+    return f"  {', '.join(numbers)}" if numbers else ""
+
+
+def _fit_titles(panels: Sequence[Panel], numbers: Sequence[str], room: float) -> tuple[list[str], float]:
+    """Return the titles of panels in one form, whole or short, and their one font size.
+
+    Args:
+        panels: the panels.
+        numbers: text after each title.
+        room: inches for each title and the text after it.
+    """
     room /= DRAWN_WIDER
-    for text in (title, short_title(title)):
-        size = SMALL * min(room / text_width(text, SMALL, bold=True), 1)
+    for titles in ([panel.title for panel in panels], [panel.short or panel.title for panel in panels]):
+        texts = zip(titles, numbers, strict=True)
+        longest = max(text_width(title, SMALL, bold=True) + text_width(text, SMALL) for title, text in texts)
+        size = SMALL * min(room / max(longest, 1e-9), 1)
         if size >= LEAST_LABEL:
-            return text, size
-    return fit_text(text, room, LEAST_LABEL, bold=True), LEAST_LABEL
-
-
-def short_title(title: str) -> str:
-    """Return "H12" for "L0 H12", "P3 H5" for "pass 3 · L0 H5", "5" for "layer 5", "E   (6, 64)" for an equation with a
-    shape, "E = a · b   (6, 64)"; other titles are unchanged."""
-    title = re.sub(r"^(\w+)\b.* = .*(   \()", r"\1\2", title)
-    if "=" in title:  # an equation, in which " · " is a product
-        return title
-    row, _, tile = title.rpartition(" · ")
-    short = tile.rpartition(" ")[2] if re.fullmatch(r"L\d+ H\d+|[a-z]+ \d+", tile) else tile
-    return f"{row[0].upper()}{row.rpartition(' ')[2]} {short}" if row else short
+            return titles, size
+    rooms = [room - text_width(text, LEAST_LABEL) for text in numbers]
+    fitted = [fit_text(*one, LEAST_LABEL, bold=True) for one in zip(titles, rooms, strict=True)]
+    return fitted, LEAST_LABEL
 
 
 def _write_values(

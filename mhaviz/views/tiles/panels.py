@@ -28,6 +28,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     style, ruler, panels, across = room.style, room.ruler, block.panels, block.most_across
     titles = max(ruler.width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
     space = Space(ruler, style.dpi, names=block.names)
+    is_whole_page = style.heads_height is not None and style.room is None  # which no other page can relieve
     labels = widest(ruler, ruler.labels(block.rows.tokens.texts), BODY) + space.beside_name
     labels += ids_width(block, BODY, ruler) + _AFTER_IDS if block.ids else 0.0
     width = room.width - labels - room.taken
@@ -40,7 +41,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         most_wide = min(max(width / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
-        least = THUMB if style.heads_height is not None else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
+        least = THUMB if is_whole_page else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if width / n - GAP >= least), default=1)
         across = -(-block.most_across // -(-block.most_across // across))
         most = math.inf if are_features or not style.is_narrow else len(block.columns) * _NARROW_CELL

@@ -13,6 +13,7 @@ from looking import attend, encoded, traced
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+import mhaviz
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.masking import masking
 from mhaviz.analyses.matrices import layer_matrices
@@ -25,7 +26,6 @@ from mhaviz.results.training import AlignmentErrors, Evaluation
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import text_width
-from mhaviz.views.figure.mosaic import short_title
 from mhaviz.views.figure.sheet import Sheet, title_size
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.measures import BODY, TITLE
@@ -48,6 +48,7 @@ def record(name):
         "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
         "masking": lambda: masking(*encoded(RandomLayer(16, 2, causal=True), ["the cat sat", "a dog"]), [0]),
         "heads": lambda: attend(RandomLayer(16, 8), ["Donaudampfschifffahrt the the sat on the mat w12 <b>"]),
+        "embeddings": lambda: mhaviz.load(d_model=64, n_heads=1, device="cpu").embeddings("the cat sat on the mat"),
         "projections": lambda: compare_projections(layer.projection_inputs(WORKED_EXAMPLE[0]), include_self=False),
         "evaluation": lambda: Evaluation(
             Source("a source"), "translation", "exact match", 0.9, 1.1, 500, True, AlignmentErrors((0.4, 0.1), 0.2, 9)
@@ -174,18 +175,28 @@ def test_tables_are_whole(name):
 
 
 @pytest.mark.parametrize(
-    ("title", "short"),
+    ("name", "width", "titles"),
     [
-        ("L0 H12", "H12"),
-        ("pass 3 · L0 H5", "P3 H5"),
-        ("layer 5", "5"),
-        ("E = lookup(ids) · √d_model   (24, first 64 of 512)", "E   (24, first 64 of 512)"),
-        ("PE[p, 2i] = sin(p), PE[p, 2i+1] = cos(same)   (9, 8)", "PE   (9, 8)"),
-        ("A = softmax(S)", "A = softmax(S)"),
+        ("masking", 10.0, ["L0 H0: S = Q Kᵀ / √8", "S masked, hidden = −∞", "A = softmax(S masked)"] * 2),
+        ("masking", 4.0, ["L0 H0: S", "S masked", "A"] * 2),
+        ("embeddings", 6.5, ["E   (6, 64)", "PE   (6, 64)", "X   (6, 64)"]),
     ],
 )
-def test_short_titles_of_panels(title, short):
-    assert short_title(title) == short
+def test_titles_of_panels_are_all_whole_or_all_short_and_of_one_size(name, width, titles):
+    sheet = figure_of(record(name), Style(width=width))
+    found = [text for text in sheet.page.texts if text.get_text() in titles]
+    assert [text.get_text() for text in found] == titles
+    assert len({text.get_fontsize() for text in found}) == 1
+
+
+def test_numbers_of_a_title_stand_beside_the_title_of_cells_without_room_for_them():
+    inputs = RandomLayer(8, 4, device_name="cpu").projection_inputs(SEEN)
+    c = compare_projections(inputs, include_self=False)
+    there, back = (f"{c.stages[2].scores[pair]:.1f}" for pair in (c.pair, c.pair[::-1]))
+    assert f"  {there}, {back}" in texts(figure_of(c, Style(width=3.3)))
+    sheet = figure_of(c)
+    assert {there, back} <= {one.number for one in sheet.page.collections if isinstance(one, Numbers)}
+    assert f"  {there}, {back}" not in texts(sheet)
 
 
 def test_the_heading_of_a_table_is_part_of_its_height():

@@ -50,7 +50,7 @@ def record(name):
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
         ("sentences", "column", 2),
         ("trace", "column", 3), ("matrices", "page", 5),
-        ("explanation", "column", 2), ("projections", "column", 2),
+        ("explanation", "column", 2), ("projections", "column", 3),
     ],
 )  # fmt: skip
 def test_a_picture_fits_its_room(name, room, n_files):
