@@ -207,15 +207,22 @@ def _take(text: str, width: int) -> str:
     return text[:fits]
 
 
-def position_suffixes(tokens: Sequence[str], start: int = 0) -> list[str]:
+def position_suffixes(tokens: Sequence[str], start: int = 0, lowered: bool = True) -> list[str]:
     """Return the position of each token that occurs more than once, "₃", or "#3" after a digit; "" for others.
 
-    ``start``: position of the first token in the whole input.
+    A token that reads as another with its position has its position, too.
+
+    Args:
+        tokens: the tokens.
+        start: position of the first token in the whole input.
+        lowered: whether positions are subscripts; else they stand after a blank, " 3", as large as the token.
     """
     words = list(map(bare, tokens))
     counts = Counter(words)
     positions = range(start, start + len(tokens))
-    return [_suffix(word, i) if counts[word] > 1 else "" for word, i in zip(words, positions, strict=True)]
+    suffixes = [_suffix(word, i) if lowered else f" {i}" for word, i in zip(words, positions, strict=True)]
+    written = {word + suffix for word, suffix in zip(words, suffixes, strict=True) if counts[word] > 1}
+    return [suffix if counts[word] > 1 or word in written else "" for word, suffix in zip(words, suffixes, strict=True)]
 
 
 def _suffix(word: str, position: int) -> str:
@@ -235,13 +242,19 @@ def round_positions(start: int, end: int, most: int) -> list[int]:
     return list(next(positions for positions in inside if len(positions) <= most))
 
 
-def token_labels(tokens: Sequence[str], width: int, start: int = 0, shown: Callable[[str], str] = visible) -> list[str]:
+def token_labels(
+    tokens: Sequence[str],
+    width: int,
+    start: int = 0,
+    shown: Callable[[str], str] = visible,
+    lowered: bool = True,
+) -> list[str]:
     """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
-    ``start``: position of the first token; ``shown`` escapes a text.
+    ``start``: position of the first token; ``shown`` escapes a text; ``lowered``: see ``position_suffixes``.
     """
     labels = []
-    for token, suffix in zip(tokens, position_suffixes(tokens, start), strict=True):
+    for token, suffix in zip(tokens, position_suffixes(tokens, start, lowered), strict=True):
         room = width - cell_len(suffix)
         labels.append(cut(shown(bare(token)), room) + suffix if room > 0 else cut(suffix, width))
     return labels

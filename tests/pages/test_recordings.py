@@ -89,6 +89,7 @@ def test_a_film_has_a_row_a_head_with_the_passes_from_left_to_right():
     assert first.across == 3
     for panel, m in zip(first.panels, first.maps, strict=True):
         assert panel.title == f"pass {m.pass_number} · L0 H{m.heads[0]}"
+        assert panel.short == f"P{m.pass_number} H{m.heads[0]}"
         np.testing.assert_array_equal(panel.values, m.weights[0])
     assert [list(group) for group in by_attention(maps)] == [[0, 2, 4], [1, 3, 5]]
 

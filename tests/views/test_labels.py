@@ -1,5 +1,6 @@
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +8,11 @@ from rich.cells import cell_len
 
 from mhaviz.pages import labels
 from mhaviz.pages.labels import cut_words
+from mhaviz.results.axis import Axis
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.text import PLAIN
+from mhaviz.views.tiles.labels import marks_of
+from mhaviz.views.tiles.layout import Side
 
 any_text = st.text(st.characters(), max_size=60)
 
@@ -189,3 +194,41 @@ def test_a_position_is_no_digit_of_its_token():
         "³#5",
         "w1",
     ]
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+@given(tokens=st.lists(st.sampled_from(["a", "a₀", "a₁", "a#1", "a#0", "a 0", "a 1", "a1", "a 0 1"]), max_size=8))
+def test_no_token_reads_as_another_with_its_position(tokens, lowered):
+    found = labels.token_labels(tokens, 99, lowered=lowered)
+    assert len(set(found)) == len(found)
+
+
+def test_positions_in_small_letters_are_as_large_as_the_token():
+    tokens = ("the", "w12", "the", "w12")
+    assert Fonts().labels(tokens, 800, 6.9) == ("the 800", "w12 801", "the 802", "w12 803")
+    assert Fonts().labels(tokens, 800, 7.0) == ("the₈₀₀", "w12#801", "the₈₀₂", "w12#803")
+
+
+def sides(*cells):
+    return tuple(Side(n, cell, 0.0) for n, cell in cells)
+
+
+def test_the_strongest_columns_are_named_where_not_all_have_room():
+    rows, columns = Axis.of(("H0", "H1")), Axis.of("abcdefgh")
+    strengths = np.array([0.1, 0.2, 0.3, 0.9, 0.8, 0.7, 0.4, 0.05], np.float32)
+    half = 6.0 * 1.05 / 72 / 2
+    down, across = marks_of((rows, columns), sides((2, 1.0), (8, half + 1e-6)), 6.0, Fonts(), strengths)
+    assert [mark.text for mark in across] == ["b", "d", "f", "h"]
+    assert [mark.text for mark in down] == ["H0", "H1"]
+    _, all_of_them = marks_of((rows, columns), sides((2, 1.0), (8, 2 * half + 1e-6)), 6.0, Fonts(), strengths)
+    assert [mark.text for mark in all_of_them] == list("abcdefgh")
+
+
+def test_sides_of_the_same_axis_have_the_same_labels():
+    positions, words = Axis.numbered(100), Axis.of(f"word{i}" for i in range(20))
+    down, across = marks_of((positions, positions), sides((100, 0.04), (100, 0.04)), 7.0, Fonts())
+    assert [mark.text for mark in down] == [mark.text for mark in across] == [str(10 * i) for i in range(10)]
+    strengths = np.arange(20, dtype=np.float32)
+    down, across = marks_of((words, words), sides((20, 0.06), (20, 0.06)), 6.0, Fonts(), strengths)
+    assert down == across
+    assert across[-1].text == "word19"

@@ -20,7 +20,8 @@ from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.sheet import QUIET, mapped
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
-from mhaviz.views.tiles.labels import has_labels, side_marks
+from mhaviz.views.tiles.labels import has_labels, marks_of
+from mhaviz.views.tiles.layout import Side
 
 _NAME_CELLS = 36  # most cells of the name of a module
 _OUTLINE = 0.5  # points
@@ -82,11 +83,11 @@ def _label_sides(ax: Axes, m: AttentionMap, fonts: Fonts, font: dict[str, Any]) 
     assert figure is not None, "Axes that can be drawn in belong to a figure"
     cell = min(box.width / len(m.columns), box.height / len(m.rows)) / figure.dpi
     usual = matplotlib.rcParams["ytick.labelsize"], matplotlib.rcParams["xtick.labelsize"]
-    for side, tokens, is_upright, size in zip(
-        (ax.yaxis, ax.xaxis), (m.rows, m.columns), (True, False), usual, strict=True
-    ):
+    axes = m.rows, m.columns
+    sides = Side(len(m.rows), cell, 0.0), Side(len(m.columns), cell, 0.0)
+    for number, (side, tokens, size) in enumerate(zip((ax.yaxis, ax.xaxis), axes, usual, strict=True)):
         points = FontProperties(size=font.get("fontsize", size)).get_size_in_points()
-        marks = side_marks(tokens, len(tokens), cell, points, fonts, is_upright)
+        marks = marks_of(axes, sides, points, fonts)[number]
         side.set_ticks([place / cell - 0.5 for place, *_ in marks], [as_written(text) for _, text, _ in marks], **font)
-        if not is_upright and has_labels(tokens):
+        if side is ax.xaxis and has_labels(tokens):
             side.set_tick_params(rotation=90)

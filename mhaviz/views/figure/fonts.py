@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mhaviz.pages.labels import JOINED_EMOJI, escape, token_labels, visible
 from mhaviz.views.figure.measuring import DEFAULT_FAMILY, text_width, wrap
+from mhaviz.views.measures import BODY, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -58,12 +59,12 @@ class Fonts:
             escape(c) if c in self.missing else "" if c in _VARIATION_SELECTORS else c for c in visible(text)
         )
 
-    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
+    def labels(self, tokens: Sequence[str], start: int = 0, size: float = BODY) -> tuple[str, ...]:
         """Return a label for each token: escaped, shortened, and with its position where it occurs more than once.
 
-        ``start``: position of the first token.
+        ``start``: position of the first token; ``size``: font size in points, of which a subscript has about half.
         """
-        return _labels(self, tuple(tokens), start)
+        return _labels(self, tuple(tokens), start, size >= SMALL)
 
     def width(self, text: str, size: float, bold: bool = False) -> float:
         """Return the width in inches of a line of text as a sheet writes it."""
@@ -95,9 +96,9 @@ def _package(missing: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=4)
-def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
+def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int, lowered: bool) -> tuple[str, ...]:
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
-    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown))
+    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, lowered))
 
 
 @cache

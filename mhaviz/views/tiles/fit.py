@@ -6,6 +6,9 @@ A kind of matrices says what it asks for as a ``Space``; ``lay_out`` is the same
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.results.axis import Axis
 from mhaviz.views.measures import POINTS, snap
@@ -16,11 +19,11 @@ from mhaviz.views.tiles.labels import (
     Ruler,
     has_labels,
     label_size,
+    marks_of,
     number_size,
-    side_marks,
     widest,
 )
-from mhaviz.views.tiles.layout import GAP, NAME, TILE_TITLE, Layout, Side
+from mhaviz.views.tiles.layout import GAP, NAME, TILE_TITLE, Layout, Mark, Side
 
 VALUES_UP_TO = 12  # most tokens with numbers in the cells; with more they would be too small to read
 MOST_WIDTH, MOST_HEIGHT = 24.0, 48.0  # inches of a page before cells share pixels
@@ -59,6 +62,7 @@ class Space:
         least_label: smallest font size of labels, in points. Where it has no room, there are fewer labels.
         text_length: characters of the longest number in a cell; 0: numbers are not written.
         values_up_to: most rows or columns with numbers in the cells.
+        strengths: number of each column, (columns,); the largest have labels first. None: every so many columns have.
     """
 
     ruler: Ruler
@@ -85,6 +89,7 @@ class Space:
     least_label: float = LEAST_LABEL
     text_length: int = 4
     values_up_to: float = VALUES_UP_TO
+    strengths: NDArray[np.float32] | None = None
 
     @property
     def beside_name(self) -> float:
@@ -190,13 +195,17 @@ def _with_labels(layout: Layout, sides: tuple[Axis, Axis], space: Space) -> Layo
     pitches = [side.length / len(axis.tokens) for axis, side in zip(sides, (queries, keys), strict=True)]
     pitch = min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0)
     size = label_size(pitch, space.least_label)
-    down = side_marks(sides[0], queries.cells, queries.cell, size, space.ruler, upright=True)
-    keys = replace(keys, marks=side_marks(sides[1], keys.cells, keys.cell, size, space.ruler, upright=False))
-    room = widest(space.ruler, [mark.text for mark in keys.marks] or [""], size)
-    smaller = size * (keys.pitch - BESIDE_LABEL) / room
-    if room > keys.pitch and smaller >= space.least_label:
-        size, room = smaller, keys.pitch
-    is_turned = room > keys.pitch
+
+    def marked(size: float) -> tuple[tuple[Mark, ...], Side, float]:
+        """Return the labels of the rows, the columns with their labels, and the room for the widest of these."""
+        down, across = marks_of(sides, (queries, keys), size, space.ruler, space.strengths)
+        return down, replace(keys, marks=across), widest(space.ruler, [mark.text for mark in across] or [""], size)
+
+    down, columns, room = marked(size)
+    smaller = size * (columns.pitch - BESIDE_LABEL) / room
+    if room > columns.pitch and smaller >= space.least_label and (upright := marked(smaller))[2] <= columns.pitch:
+        size, (down, columns, room) = smaller, upright
+    keys, is_turned = columns, room > columns.pitch
     left = widest(space.ruler, [mark.text for mark in down] or [""], size) + space.beside_name
     bottom = (room if is_turned else size * 1.2 / POINTS) + 0.06 + space.beside_name
     value_size = number_size(keys.cell, queries.cell, space.text_length)

@@ -1,7 +1,11 @@
 """Heads of attention maps as tiles: as many side by side as give the page its shape, or spare the most labels."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Matrices
 from mhaviz.results.attention import AttentionMap
@@ -34,6 +38,7 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         least_label=LEAST_LABEL if style.font_size is None else MOST_LABEL,
         names=block.names,
         text_length=room.text_length if numbers else 0,
+        strengths=_strengths(block.maps) if longest <= LABELS_UP_TO else None,
     )
     if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
         column = _COLUMN / room.stacked - _TITLED if style.is_narrow else 0.0
@@ -60,6 +65,12 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
     if room.like:  # heads with the same number stand above each other
         layout = layout.spread(max(one.keys.cells for one in room.like) * layout.keys.cell + layout.gap)
     return layout
+
+
+def _strengths(maps: Sequence[AttentionMap]) -> NDArray[np.float32]:
+    """Return the largest weight of each key, (keys,), or the largest change."""
+    of_maps = [np.abs(m.weights).reshape(-1, len(m.columns)).max(axis=0) for m in maps]
+    return np.asarray(np.max(of_maps, axis=0), np.float32)
 
 
 def _aligned(space: Space, room: Room) -> Space:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.labels import every
 from mhaviz.results.axis import Axis
-from mhaviz.views.measures import POINTS
-from mhaviz.views.tiles.layout import GAP, Mark
+from mhaviz.views.measures import BODY, POINTS
+from mhaviz.views.tiles.layout import GAP, Mark, Side
 from mhaviz.views.tiles.places import row_starts, thinned_places
 
 LABELS_UP_TO = 60  # most tokens of an axis with a label each
@@ -29,8 +29,9 @@ class Ruler(Protocol):
     def wrap(self, text: str, width: float, size: float) -> list[str]:
         """Return the text as lines of at most ``width`` inches, broken between words."""
 
-    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
-        """Return a label for each token, of which the first has the position ``start``."""
+    def labels(self, tokens: Sequence[str], start: int = 0, size: float = BODY) -> tuple[str, ...]:
+        """Return a label for each token, of which the first has the position ``start``; ``size``: font size in
+        points."""
 
 
 def widest(ruler: Ruler, labels: Sequence[str], size: float) -> float:
@@ -59,40 +60,79 @@ def has_labels(axis: Axis) -> bool:
     return (axis.cells is None or is_short) and not axis.are_positions
 
 
-def side_marks(axis: Axis, cells: int, cell: float, size: float, ruler: Ruler, upright: bool) -> tuple[Mark, ...]:
-    """Return the labels along one side, as many as there is room for: tokens or round positions.
+def marks_of(
+    axes: tuple[Axis, Axis],
+    sides: tuple[Side, Side],
+    size: float,
+    ruler: Ruler,
+    strengths: NDArray[np.float32] | None = None,
+) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+    """Return the labels of the rows and of the columns, as many as there is room for: tokens or round positions.
+
+    Two sides of the same axis have the same labels.
 
     Args:
-        axis: the tokens.
-        cells: number of cells drawn.
-        cell: inches of a cell.
+        axes: the tokens of both sides.
+        sides: their cells.
         size: font size of the labels, in points.
         ruler: measures the labels.
-        upright: whether the side is that of the queries.
+        strengths: number of each column, (columns,), of which the largest have labels first; None: every so many have.
     """
-    line = size * 1.05 / POINTS
+    rows = _chosen(axes[0], sides[0], size, ruler, True)
+    columns = _chosen(axes[1], sides[1], size, ruler, False, strengths)
+    if axes[0].is_same(axes[1]):
+        rows = columns = rows if len(rows) < len(columns) else columns
+    return (
+        _marks(axes[0], sides[0], size, ruler, rows),
+        _within(_marks(axes[1], sides[1], size, ruler, columns), axes[1], sides[1], size, ruler),
+    )
+
+
+def _chosen(
+    axis: Axis, side: Side, size: float, ruler: Ruler, upright: bool, strengths: NDArray[np.float32] | None = None
+) -> Sequence[int]:
+    """Return which tokens of a side, or which positions, have labels."""
+    line, length = size * 1.05 / POINTS, len(axis.tokens)
     if not has_labels(axis):
-        return _position_marks(axis.pooled(cells).edges, cell, size, ruler, upright)
-    labels, length = ruler.labels(axis.tokens.texts, axis.start), len(axis.tokens)
-    step, special = every(length, int(cells * cell / line)), set(axis.tokens.special)
-    chosen = row_starts(axis.tokens, length * line / (cells * cell)) if step > 1 else None
-    places = thinned_places(length, step, cells, chosen)
-    return tuple(Mark(place * cell, labels[i], i in special) for place, i in places)
+        return _round_positions(axis.pooled(side.cells).edges, side.length, size, ruler, upright)
+    step = every(length, int(side.length / line))
+    starts = row_starts(axis.tokens, length * line / side.length) if step > 1 else None
+    if starts is not None:
+        return starts
+    if step == 1 or strengths is None or length > LABELS_UP_TO:
+        return range(0, length, step)
+    places = np.array([place for place, _ in thinned_places(length, 1, side.cells)]) * side.cell
+    chosen: list[int] = []
+    for i in np.argsort(-strengths, kind="stable").tolist():
+        if all(abs(places[i] - places[j]) >= line for j in chosen):
+            chosen.append(i)
+    return sorted(chosen)
 
 
-def _position_marks(
-    edges: NDArray[np.int64], cell: float, size: float, ruler: Ruler, upright: bool
-) -> tuple[Mark, ...]:
-    """Return round positions as labels, none of which extends into the next tile."""
-    start, end, length = int(edges[0]), int(edges[-1]), (len(edges) - 1) * cell
+def _round_positions(edges: NDArray[np.int64], length: float, size: float, ruler: Ruler, upright: bool) -> range:
+    """Return the positions between ``edges`` that have labels on a side of ``length`` inches."""
+    start, end = int(edges[0]), int(edges[-1])
     apart = _LINE if upright else ruler.width(f"{end - 1:,}", size) + BESIDE_LABEL
     if end - start <= _MOST_POSITIONS and upright:  # all, such as those of layers, rather than round ones
         apart = min(apart, max(length / (end - start), size * 1.05 / POINTS))
     step = every(end - start, min(int(length / apart + 1e-6), _MOST_POSITIONS))
-    positions = np.array(range(-(-start // step) * step, end, step) or [start])
-    places = (np.interp(positions + 0.5, edges, np.arange(len(edges))) * cell).tolist()
-    marks = tuple(Mark(place, f"{position:,}") for place, position in zip(places, positions, strict=True))
-    if upright:
+    return range(-(-start // step) * step, end, step) or range(start, start + 1)
+
+
+def _marks(axis: Axis, side: Side, size: float, ruler: Ruler, chosen: Sequence[int]) -> tuple[Mark, ...]:
+    """Return the labels of the ``chosen`` tokens or positions."""
+    if has_labels(axis):
+        labels, special = ruler.labels(axis.tokens.texts, axis.start, size), set(axis.tokens.special)
+        places = thinned_places(len(axis.tokens), 1, side.cells, chosen)
+        return tuple(Mark(place * side.cell, labels[i], i in special) for place, i in places)
+    edges = axis.pooled(side.cells).edges
+    middles = np.interp(np.asarray(chosen) + 0.5, edges, np.arange(len(edges))) * side.cell
+    return tuple(Mark(place, f"{i:,}") for place, i in zip(middles.tolist(), chosen, strict=True))
+
+
+def _within(marks: tuple[Mark, ...], axis: Axis, side: Side, size: float, ruler: Ruler) -> tuple[Mark, ...]:
+    """Return the labels of columns without positions that extend into the next tile."""
+    if has_labels(axis):
         return marks
-    beyond = [ruler.width(text, size) / 2 - min(place, length - place) for place, text, _ in marks]
+    beyond = [ruler.width(text, size) / 2 - min(place, side.length - place) for place, text, _ in marks]
     return tuple(mark for mark, more in zip(marks, beyond, strict=True) if more <= GAP / 2)
