@@ -399,6 +399,7 @@ class Matrices(Block):
         by_layer: this block split into one for each layer, for renderers without room for several rows of heads; empty
             where it is never split.
         order: number by which terminals order blocks of single layers.
+        alike: axes of all blocks of the page that are drawn with cells and letters of one size; empty: of this alone.
     """
 
     title: Title | str
@@ -414,6 +415,7 @@ class Matrices(Block):
     module: str = ""
     by_layer: tuple["Matrices", ...] = ()
     order: int = 0
+    alike: tuple[tuple[Axis, Axis], ...] = ()
 
     @property
     def scales(self) -> tuple[Scale, ...]:

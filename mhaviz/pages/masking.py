@@ -11,7 +11,7 @@ from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
-from mhaviz.results.masking import Masking
+from mhaviz.results.masking import MaskedSentence, Masking
 
 PAD = "pad"
 """Label of a padding token."""
@@ -53,10 +53,10 @@ def _panels(m: Masking, number: int, scores: Scale, weights: Scale) -> Matrices:
         if one.kept is not None and one.dropped is not None:
             gone = one.dropped[i] & ~blank
             panels.append(Panel("dropout(A)", blanked(one.kept[i], blank), weights, marks=np.where(gone, CROSS, marks)))
-    rows, columns = (_padded_axis(*side) for side in zip((one.queries, one.keys), one.scores.shape[1:], strict=True))
+    alike = tuple(map(_padded_axes, m.sentences))
     across = len(panels) // len(m.heads)
     title = _sentence_title(m, number)
-    return Matrices(title, tuple(panels), rows, columns, across, ("query", "key"))
+    return Matrices(title, tuple(panels), *alike[number], across, ("query", "key"), alike=alike)
 
 
 def _sentence_title(m: Masking, number: int) -> Title:
@@ -75,11 +75,16 @@ def _sentence_title(m: Masking, number: int) -> Title:
     return Title(head, (("queries", one.queries), ("keys", one.keys)), short)
 
 
-def _padded_axis(tokens: Tokens, length: int) -> Axis:
-    """Return the axis of one side: its tokens and padding, which counts as special tokens."""
-    n = len(tokens)
-    texts = tokens.texts + (PAD,) * (length - n)
-    return Axis(Tokens(texts, (*tokens.special, *range(n, length))))
+def _padded_axes(one: MaskedSentence) -> tuple[Axis, Axis]:
+    """Return the axes of queries and keys: their tokens and padding, which counts as special tokens."""
+
+    def padded(tokens: Tokens, length: int) -> Axis:
+        n = len(tokens)
+        texts = tokens.texts + (PAD,) * (length - n)
+        return Axis(Tokens(texts, (*tokens.special, *range(n, length))))
+
+    _, q_length, k_length = one.scores.shape
+    return padded(one.queries, q_length), padded(one.keys, k_length)
 
 
 def _lesson(m: Masking) -> str:

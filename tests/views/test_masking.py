@@ -126,3 +126,15 @@ def test_the_terminal_tells_them_apart_without_colour(show, width):
     assert sum(line.split().count("×") for line in lines[5:]) == n_dropped
     assert " pad " in cells
     assert " · " in cells
+
+
+@pytest.mark.parametrize("width", [None, 3.3])
+def test_sentences_have_cells_and_labels_of_one_size(width):
+    m = made()
+    sheet = figure_of(m, Style(width=width))
+    tiles = [image.get_extent() for name in ("L0 H0: S", "A = ") for image in images(sheet, name)]
+    assert len({round(right - left, 3) for left, right, *_ in tiles}) == 1
+    words = {word for sentence in BATCH for word in sentence.split() if word not in ("the", "a")}
+    labels = [text for text in sheet.page.texts if text.get_text() in words]
+    assert {text.get_text() for text in labels} == words
+    assert len({text.get_fontsize() for text in labels}) == 1

@@ -16,6 +16,7 @@ from mhaviz.views.tiles.labels import (
     BESIDE_LABEL,
     LABELS_UP_TO,
     LEAST_LABEL,
+    MOST_LABEL,
     Ruler,
     has_labels,
     label_size,
@@ -60,6 +61,7 @@ class Space:
         has_labels: whether the sides have labels.
         names: names of the sides; "": none.
         least_label: smallest font size of labels, in points. Where it has no room, there are fewer labels.
+        most_label: largest font size of labels, in points.
         text_length: characters of the longest number in a cell; 0: numbers are not written.
         values_up_to: most rows or columns with numbers in the cells.
         strengths: number of each column, (columns,); the largest have labels first. None: every so many columns have.
@@ -87,6 +89,7 @@ class Space:
     has_labels: bool = True
     names: tuple[str, str] = ("query", "key")
     least_label: float = LEAST_LABEL
+    most_label: float = MOST_LABEL
     text_length: int = 4
     values_up_to: float = VALUES_UP_TO
     strengths: NDArray[np.float32] | None = None
@@ -194,7 +197,7 @@ def _with_labels(layout: Layout, sides: tuple[Axis, Axis], space: Space) -> Layo
     labelled = [axis for axis in sides if has_labels(axis)]
     pitches = [side.length / len(axis.tokens) for axis, side in zip(sides, (queries, keys), strict=True)]
     pitch = min((p for p, axis in zip(pitches, sides, strict=True) if axis in labelled), default=1.0)
-    size = label_size(pitch, space.least_label)
+    size = min(label_size(pitch, space.least_label), space.most_label)
 
     def marked(size: float) -> tuple[tuple[Mark, ...], Side, float]:
         """Return the labels of the rows, the columns with their labels, and the room for the widest of these."""

@@ -29,7 +29,8 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     titles = max(ruler.width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
     space = Space(ruler, style.dpi, names=block.names)
     is_whole_page = style.heads_height is not None and style.room is None  # which no other page can relieve
-    labels = widest(ruler, ruler.labels(block.rows.tokens.texts), BODY) + space.beside_name
+    alike = block.alike or ((block.rows, block.columns),)
+    labels = max(widest(ruler, ruler.labels(rows.tokens.texts), BODY) for rows, _ in alike) + space.beside_name
     labels += ids_width(block, BODY, ruler) + _AFTER_IDS if block.ids else 0.0
     width = room.width - labels - room.taken
     is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
@@ -68,7 +69,12 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         columns = across if style.width else block.most_across
         space = Space(ruler, style.dpi, columns, least_tile=math.inf, names=("", ""), shape=shape)
         text_length = max(text_length, _NUMBER)
-    layout = lay_out(len(panels), block.rows, block.columns, replace(space, text_length=text_length))
+    space = replace(space, text_length=text_length)
+    if len(alike) > 1:
+        layouts = [lay_out(len(panels), *axes, space) for axes in alike]
+        left, size = max(one.queries.room for one in layouts), min(one.label_size for one in layouts)
+        space = replace(space, left=left, most_label=size)
+    layout = lay_out(len(panels), block.rows, block.columns, space)
     if found := [text for panel in panels if panel.numbers == "outlined" for text in panel.outlined_numbers()]:
         has_room = max(ruler.width(text, LEAST_LABEL) for text in found) <= _INTO_LINES * layout.keys.cell
         layout = replace(layout, value_size=LEAST_LABEL if has_room else None)
