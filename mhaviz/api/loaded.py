@@ -535,7 +535,7 @@ class LoadedModel:
     ) -> HeadStatistics:
         """Compute where each head looks, averaged over texts, such as its weight on the previous token.
 
-        From 30 texts on, each mean has a 95 % interval, from a bootstrap over the texts.
+        From 30 texts on, each mean has a 95% interval, from a bootstrap over the texts.
 
         Args:
             texts: one sentence; an iterable of sentences, which need not fit into memory; or a ``Corpus``, which

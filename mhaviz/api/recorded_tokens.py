@@ -202,7 +202,7 @@ class TokenNames:
     def _may_be_text(self, read: ReadIds) -> bool:
         """Return whether these numbers may be ids of the tokenizer: neither positions nor token types.
 
-        The table in which they were looked up must have as many rows as the tokenizer has tokens, up to 5 % more, or
+        The table in which they were looked up must have as many rows as the tokenizer has tokens, up to 5% more, or
         the next multiple of 64.
         """
         if self._tokenizer is None:

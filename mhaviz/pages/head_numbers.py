@@ -18,7 +18,7 @@ from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, REPLICATES, HeadsOfK
 
 _CHANCE = "chance: of a head that weighs all keys alike"
 _GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
-WHISKER = f"95 % of the means of {REPLICATES:,} bootstrap replicates over {{}}"
+WHISKER = f"95% of the means of {REPLICATES:,} bootstrap replicates over {{}}"
 _SIDES = "layer", "head"
 _TIED = 1e-9  # relative difference below which two numbers are equal but for rounding
 _MOST_OF_IT = 0.5  # a larger share of a row is "most of its weight"
@@ -194,14 +194,14 @@ class Ranking:
         columns = (
             *(Column(name, align="left", is_key=True) for name in ["kind"] * has_kind + ["head"]),
             Column(first.name, first.spread),
-            *[Column("95 %", first.interval)] * has_interval,
+            *[Column("95%", first.interval)] * has_interval,
             *(Column(measure.name, measure.spread) for measure in measures[1:]),
         )
         notes = [_CHANCE] * any(map(any, chances.values()))
         if not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
-            notes.append(f"no 95 % interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
+            notes.append(f"no 95% interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
         notes.append(f"{first.name}: {first.described}")
-        notes += [f"95 %: of the means of {REPLICATES:,} bootstrap replicates over {texts}"] * has_interval
+        notes += [f"95%: of the means of {REPLICATES:,} bootstrap replicates over {texts}"] * has_interval
         if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
             notes.append(f"±: standard deviation between {texts}")
         notes += [f"{measure.name}: {_meaning(self.kinds, measure)}" for measure in self.others]

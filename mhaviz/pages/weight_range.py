@@ -12,12 +12,12 @@ _MOSTLY = 0.9  # share of all attention that lies below the darkest colour
 _NEARLY = 0.4  # share of the largest weight: a scale that would end here or above ends at the largest weight
 _OF_EVEN = 2.0  # end of a scale at least, as a multiple of the mean weight
 _DIGITS = 2  # significant digits of the end of a scale
-_BINS = 2**15  # bins of weights by the upper half of their bits, which distinguishes numbers that differ by 1 %
+_BINS = 2**15  # bins of weights by the upper half of their bits, which distinguishes numbers that differ by 1%
 _AT_ONCE = 2**22  # weights that are copied together
 
 
 def darkest_from(maps: Sequence[AttentionMap]) -> float:
-    """Return the high end of a scale: the weight below which 90 % of the attention lies, or the largest if near that.
+    """Return the high end of a scale: the weight below which 90% of the attention lies, or the largest if near that.
 
     A scale up to the largest weight would leave most weights pale where a few keys, such as sinks, get nearly all, and
     one up to 1 would do so in long inputs, where many keys share the weights. The chosen end is 1 where each query

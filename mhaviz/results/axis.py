@@ -16,7 +16,7 @@ from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
 _FOUND = 8  # tokens that an error lists
-_WIDE = 32  # tokens in a cell; one more adds 3 % of weight, less than one step of most colour scales
+_WIDE = 32  # tokens in a cell; one more adds 3% of weight, less than one step of most colour scales
 
 
 def cell_edges(length: int, cells: int) -> NDArray[np.int64]:

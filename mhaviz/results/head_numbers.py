@@ -17,7 +17,7 @@ LEVEL = 0.95
 """Share of the bootstrap replicates whose means lie inside an interval."""
 
 REPLICATES = 1_000
-"""Number of bootstrap replicates, as is usual for an interval of 95 %. Other draws move its ends by 2 % of it."""
+"""Number of bootstrap replicates, as is usual for an interval of 95%. Other draws move its ends by 2% of it."""
 
 SEED = 0
 """Seed of the bootstrap, and of the tokens that an ablation masks: the same texts always give the same numbers."""
@@ -39,7 +39,7 @@ class HeadNumbers(ShortRepr):
             heads that a layer lacks because another layer has more.
         spread: float64, (n_layers, n_heads), standard deviation between the sentences, √(Σ (x − mean)² / (sentences −
             1)); NaN for fewer than two.
-        low, high: float64, (n_layers, n_heads), 95 % interval of the mean, from a bootstrap over the sentences (over
+        low, high: float64, (n_layers, n_heads), 95% interval of the mean, from a bootstrap over the sentences (over
             the texts into which a needle was put); NaN for fewer than 30, where it would be too narrow.
         sentences: number of sentences that have something to average.
     """

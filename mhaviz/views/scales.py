@@ -18,7 +18,7 @@ from mhaviz.pages.weight_range import darkest_from, histograms
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.style import Style
 
-# The palest 1 % of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
+# The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
 _DARKEST, _DARK = 0.01, 1 / 6
 _LEAST_SHARE = 1e-6  # low end of a logarithmic scale at least, as a share of its high end
 _FILM_SHARE = 1e-3  # the same of a film over an image, whose linear scale begins at 0
@@ -293,7 +293,7 @@ def _sizes(m: AttentionMap) -> Iterator[NDArray[np.float32]]:
 
 
 def _palest(maps: Sequence[AttentionMap]) -> float:
-    """Return the weight that the palest 1 % of all weights above 0 lie below; 0 if there are none."""
+    """Return the weight that the palest 1% of all weights above 0 lie below; 0 if there are none."""
     counts, _ = histograms(maps)
     below = counts.cumsum()
     if not below[-1]:

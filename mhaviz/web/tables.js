@@ -98,7 +98,7 @@ export class TablesView {
     const written = (value) => fixed(value, measure.decimals);
     const parts = [
       spread === null ? "" : ` ± ${written(spread)}`,
-      low === null || high === null ? "" : `, 95 %: ${written(low)} to ${written(high)}`,
+      low === null || high === null ? "" : `, 95%: ${written(low)} to ${written(high)}`,
       chance === null ? "" : `, chance: ${written(chance)}`,
     ];
     const said = mean === null ? "no number" : text + parts.join("");

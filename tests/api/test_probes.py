@@ -186,7 +186,7 @@ def test_masked_tokens_are_of_the_repeat():
     hook = model.bert.embeddings.word_embeddings.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     found = mhaviz.load(model, tokenizer).ablate(probe=RandomRepeats(6, 3))
     hook.remove()
-    assert found.kinds[0].change.predictions == 3  # 15 % of five tokens, and at least one
+    assert found.kinds[0].change.predictions == 3  # 15% of five tokens, and at least one
     hidden = torch.cat([ids for ids in seen if ids.shape[1] == 14]) == tokenizer.mask_token_id
     assert set(hidden.nonzero()[:, 1].tolist()) <= set(range(1 + 7, 1 + 12))  # [CLS] stands first
 

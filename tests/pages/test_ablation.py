@@ -22,7 +22,7 @@ def test_heads_are_ranked_by_what_changes(random_effects):
     expected = sorted(zip(*np.where(np.isfinite(means)), strict=True), key=lambda head: -means[head])
     assert [row[0] for row in table.rows] == [f"L{layer} H{head}" for layer, head in expected]
     assert table.rows[0][1] == (means[expected[0]], means[expected[0]] / 3)
-    assert [column.heading for column in table.columns] == ["head", "change", "95 %", "loss"]
+    assert [column.heading for column in table.columns] == ["head", "change", "95%", "loss"]
     low, high = means[expected[0]] - 0.1, means[expected[0]] + 0.1
     assert table.texts()[0][2] == f"{low:.2f}{'–' if high >= 0 else ' to '}{high:.2f}"
 

@@ -65,7 +65,7 @@ def test_a_number_that_no_head_has(random_heads):
 def test_rows(random_heads):
     statistics = random_heads(2, 2, ("self", "cross"))
     order = Order("first", most=3)
-    assert ranking_table(statistics, order).headings()[:5] == ("kind", "head", "first", "95 %", "entropy")
+    assert ranking_table(statistics, order).headings()[:5] == ("kind", "head", "first", "95%", "entropy")
     rows = ranking_table(statistics, order).texts()
     assert len(rows) == 3 + 2
     for head, row in zip(ranked(statistics, order), rows[:3], strict=False):
@@ -102,7 +102,7 @@ def test_a_column_of_which_nothing_is_known_is_not_there(random_heads):
     assert ranking_table(random_heads(kinds=("cross",)), Order("entropy")).headings() == (
         "head",
         "entropy",
-        "95 %",
+        "95%",
         "first",
         "separators",
         "sink",

@@ -35,7 +35,7 @@ def heads(
     For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
     on separators such as [SEP], on earlier copies of the query's token, and on the tokens that followed them
     (induction); the share of sentences in which it is a sink; with --needle, its retrieval score. Each number has its
-    mean over sentences, 95 % interval, chance level (equal weights), standard deviation and distribution.
+    mean over sentences, 95% interval, chance level (equal weights), standard deviation and distribution.
 
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 

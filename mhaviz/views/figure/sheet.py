@@ -40,7 +40,7 @@ from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
 _NO_CLIP = TransformedPath(Path(np.empty((0, 2))), IdentityTransform())
 """Clip path of all texts. matplotlib would make one for each, which it never uses, in two thirds of a text's time."""
 
-_COMPRESSION = 3  # of 9; 6 takes twice as long for 5 % smaller files, or a third for pages of many heads
+_COMPRESSION = 3  # of 9; 6 takes twice as long for 5% smaller files, or a third for pages of many heads
 
 MOST_PIXELS = 16_384  # pixels a side; many programs open nothing larger
 MOST_AREA = 50_000_000  # pixels of a page; takes up to 600 MB while it is written

@@ -133,7 +133,7 @@ def test_zero_is_paper_and_one_is_the_darkest_ink_but_in_bone_black_and_white(cm
 
 
 def darkest_from(weights):
-    """The weight below which 70 % of the attention lies, rounded up to 2 digits, or the largest if it is near."""
+    """The weight below which 70% of the attention lies, rounded up to 2 digits, or the largest if it is near."""
     ordered = np.sort(weights.astype(float), axis=None)
     end = ordered[np.searchsorted(ordered.cumsum(), 0.9 * ordered.sum())]
     step = 10 ** (np.floor(np.log10(end)) - 1)

@@ -31,7 +31,7 @@ def test_every_number_is_there(show, random_heads, width, colour):
     assert widest(shown) <= width
     (kind,) = statistics.kinds
     table = shown.split("heads by entropy, lowest first")[1]
-    is_bare = "left out for want of room: 95 %, standard deviations; a .csv file has all" in words(table)
+    is_bare = "left out for want of room: 95%, standard deviations; a .csv file has all" in words(table)
     for name, decimals in (("entropy", 2), ("distance", 1), ("induction", 2)):
         spreads = [] if is_bare else kind.number(name).spread.flat
         for number in (*kind.number(name).mean.flat, *spreads):
@@ -72,11 +72,11 @@ def test_notes_are_of_what_the_table_shows(show, random_heads, width, sentences,
     headings = "  ".join(re.findall(r"^ *head +(.*)", table, re.MULTILINE))
     in_table = set(re.split(r"  +", headings.strip())) - {"head"}
     assert len(in_table) >= 9
-    noted = set(re.findall(r"(?:^|; |–[\d.]+ )(95 %|[a-z]+|±): ", words(after)))
+    noted = set(re.findall(r"(?:^|; |–[\d.]+ )(95%|[a-z]+|±): ", words(after)))
     assert noted - {"±", "chance"} == in_table
     assert ("±" in noted) == ("±" in table)
     known = {measure.name for measure in known_measures(statistics.kinds, MEASURES)}
-    assert in_table == known | ({"95 %"} if sentences > 1 else set())
+    assert in_table == known | ({"95%"} if sentences > 1 else set())
 
 
 def test_pictures_are_means_on_their_scales(show, random_heads):
