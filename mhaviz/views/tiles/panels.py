@@ -44,7 +44,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
         least = THUMB if is_whole_page else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if width / n - GAP >= least), default=1)
-        across = -(-block.most_across // -(-block.most_across // across))
+        across = _balanced(across, block.most_across)
         most = math.inf if are_features or not style.is_narrow else len(block.columns) * _NARROW_CELL
         most_wide = max(min(width / across - GAP, most), THUMB)
     n_lines = -(-len(panels) // across)
@@ -65,7 +65,8 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         if style.width is not None:  # as wide as the page, where it stands alone
             width = max(width, THUMB)
             shape = shape[0], min(shape[1], width / len(block.columns))
-            across = min(block.most_across, max(int(width / (max(titles, shape[1] * len(block.columns)) + GAP)), 1))
+            most = max(int(width / (max(titles, shape[1] * len(block.columns)) + GAP)), 1)
+            across = _balanced(min(most, block.most_across), block.most_across)
         columns = across if style.width else block.most_across
         space = Space(ruler, style.dpi, columns, least_tile=math.inf, names=("", ""), shape=shape)
         text_length = max(text_length, _NUMBER)
@@ -83,6 +84,11 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         layout = replace(layout, queries=replace(layout.queries, room=left))
     pitch = titles + GAP
     return layout.spread(pitch if style.width is None else min(pitch, width / across))
+
+
+def _balanced(most: int, n_panels: int) -> int:
+    """Return the panels side by side, at most ``most``, with which no row has far fewer than another."""
+    return -(-n_panels // -(-n_panels // most))
 
 
 def _in_line(axis: Axis, with_number: float, feature: float) -> float:
