@@ -6,7 +6,7 @@ own.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mhaviz.inputs.tokens import Tokens
@@ -183,7 +183,7 @@ class Series:
     """One line of a plot.
 
     Attributes:
-        name: name in the legend; "": the line has no entry.
+        name: name at its end, or in a legend; "": the line has none.
         xs, ys: coordinates of its points, x ascending. A point whose y is None is left out.
         colour: number of a colour, 0 to 4; None: grey.
         marker: number of a marker shape, 0 to 4; None: no markers.
@@ -197,7 +197,7 @@ class Series:
     colour: int | None = None
     marker: int | None = None
     band: tuple[tuple[float, float] | None, ...] = ()
-    line: Literal["solid", "dashed", "dotted"] = "solid"
+    line: Literal["solid", "dashed", "dotted", "dash-dotted"] = "solid"
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,7 @@ class Plot:
         x, y: the axes.
         marks: annotated points, (x, y, text).
         spans: annotated ranges of x, (low, high, text).
+        notes: explanations of what only plots show, such as bands.
     """
 
     title: str
@@ -235,6 +236,7 @@ class Plot:
     y: PlotAxis
     marks: tuple[tuple[float, float, str], ...] = ()
     spans: tuple[tuple[float, float, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,15 +246,10 @@ class Curves(Block):
     Attributes:
         plots: the plots.
         table: the same numbers for a medium without curves.
-        keys: legend that all plots share: names of ``Series``, each with a remark. Series that are not in it are in a
-            legend below their plot.
-        notes: explanation of what only the plots show, such as bands, below them.
     """
 
     plots: tuple[Plot, ...]
     table: Table
-    keys: Mapping[str, str] = field(default_factory=dict)
-    notes: str = ""
 
     is_explained = True
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import NOTHING, Block, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
-from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
+from mhaviz.pages.timings import BAND, SPREAD, skipped_text, time_text
 from mhaviz.results.complexity import Complexity, TimeOrder
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
-_PARTS = ("projections", "scores, softmax, mix", "whole layer")
-_ATTENTION, _FREE, _PROJECTIONS, _WHOLE = range(4)  # numbers of colours and markers
+_PARTS = ("projections", "attention", "whole layer")
+_ATTENTION, _FEATURES, _PROJECTIONS, _WHOLE, _WEIGHTS = range(5)  # numbers of colours and markers
+_MEANING = "attention: scores, softmax and mix"
 _TOKENS = PlotAxis("N, tokens", log=2)
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
@@ -21,18 +22,17 @@ _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 def complexity_page(c: Complexity) -> Page:
     """Return the page: the formulas; operations, times and bytes against the length; and what follows from them."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
-    skipped = (skipped_text(name, c.lengths, measured) for name, measured in timings.items())
-    keys = {name: skipped_from_text(c.lengths, timings[name]) for name in _PARTS}
+    skipped = [text for name in _PARTS if (text := skipped_text(name, c.lengths, timings[name]))]
     rate = _best_rate(c)
     notes = [
         f"proj: the projections; attn: scores, softmax and mix; ops: operations, predicted; times: measured, {SPREAD}",
-        *filter(None, skipped),
         f"parameters: {readable_bytes(c.parameter_bytes)}",
         *([f"the whole layer does up to {readable_count(rate)}FLOP/s"] if rate else []),
     ]
     blocks: tuple[Block, ...] = (
         _terms(c),
-        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes)), keys, BAND if rate else ""),
+        Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes))),
+        *([Text(tuple(skipped))] if skipped else []),
         Text(_crossings(c)),
         Text(_longest(c)),
     )
@@ -91,12 +91,13 @@ def _numbers(c: Complexity, notes: str) -> Table:
 
 def _operations(c: Complexity) -> Plot:
     series = (
-        Series("N²·d_model", c.lengths, tuple(N**2 * c.d_model for N in c.lengths), _ATTENTION, line="dotted"),
-        Series("N·d_model²", c.lengths, tuple(N * c.d_model**2 for N in c.lengths), _PROJECTIONS, line="dotted"),
+        Series("N²·d_model", c.lengths, tuple(N**2 * c.d_model for N in c.lengths), line="dotted"),
+        Series("N·d_model²", c.lengths, tuple(N * c.d_model**2 for N in c.lengths), line="dashed"),
         *_parts(c, (c.flops("projections"), c.flops("attention"), c.flops())),
     )
     marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]
-    return Plot("operations, predicted", series, _TOKENS, PlotAxis(log=10, unit=readable_count), _marked(marks))
+    y = PlotAxis(log=10, unit=readable_count)
+    return Plot("operations, predicted", series, _TOKENS, y, _marked(marks), notes=(_MEANING,))
 
 
 def _times(c: Complexity) -> Plot:
@@ -111,33 +112,29 @@ def _times(c: Complexity) -> Plot:
     predicted = [(_PROJECTIONS, c.flops("projections")), (_ATTENTION, c.flops("attention"))]
     rate = _best_rate(c)
     ideal = [
-        Series(
-            f"predicted, at {readable_count(rate)}FLOP/s",
-            c.lengths,
-            tuple(f / rate for f in flops),
-            colour,
-            line="dotted",
-        )
+        Series("predicted", c.lengths, tuple(f / rate for f in flops), colour, line="dotted")
         for colour, flops in (predicted if rate else [])
     ]
     meeting = c.time_order.crossover
     spans = () if meeting is None else ((*meeting, f"N = {_range_text(*meeting)}"),)
     y = PlotAxis(log=10, unit=readable_seconds)
-    return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans)
+    predictions = f"predicted: the operations of the curve of the same colour at {readable_count(rate)}FLOP/s"
+    notes = (_MEANING, predictions, BAND) if rate else ()
+    return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans, notes=notes)
 
 
 def _sizes(c: Complexity) -> Plot:
-    """Plot predicted memory: weights up to the longest input that fits, and constant sizes as level lines."""
+    """Plot predicted memory up to the longest input that fits, and constant sizes as level lines."""
     known = [(longest.tokens, longest.free_bytes) for longest in c.longest if longest.tokens and longest.free_bytes]
     xs, ys = zip(*sorted({*zip(c.lengths, c.weight_bytes, strict=True), *known}), strict=True)
-    level = [(f"free on {one.device}", one.free_bytes, _FREE) for one in c.longest if one.free_bytes]
+    features = tuple(c.feature_bytes[-1] * x / c.lengths[-1] for x in xs)  # they grow with N
+    ends = xs[0], xs[-1]
+    free = [(f"free on {one.device}", one.free_bytes) for one in c.longest if one.free_bytes]
     series = (
-        *(
-            Series(name, (xs[0], xs[-1]), (size, size), colour, line="dashed")
-            for name, size, colour in (*level, ("parameters", c.parameter_bytes, None))
-        ),
-        Series("Q, K, V, H, O", c.lengths, c.feature_bytes, _PROJECTIONS, _PROJECTIONS),
-        Series("weights of all heads", xs, ys, _ATTENTION, _ATTENTION),
+        *(Series(name, ends, (size, size), line="dash-dotted") for name, size in free),
+        Series("parameters", ends, (c.parameter_bytes,) * 2),
+        Series("Q, K, V, H, O", xs, features, _FEATURES, _FEATURES),
+        Series("weights A", xs, ys, _WEIGHTS, _WEIGHTS),
     )
     return Plot("memory, predicted", series, _TOKENS, PlotAxis(log=2, unit=readable_bytes), _marked(known))
 

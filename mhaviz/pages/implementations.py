@@ -1,7 +1,6 @@
 """Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import shown
@@ -10,8 +9,6 @@ from mhaviz.results.implementations import Implementation, ImplementationCompari
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds
 
-_DASHED = 3  # index of the implementation whose curve may lie on another one
-
 Point = tuple[float | None, tuple[float, float] | None]
 """A number and its interval; None: unknown."""
 
@@ -19,14 +16,13 @@ Point = tuple[float | None, tuple[float, float] | None]
 @shown(ImplementationComparison)
 def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
-    keys = {one.name: _remark(c, i) for i, one in enumerate(c.implementations)}
     plots = (
         _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
-    has_bands = any(one.band for one in plots[0].series)
-    blocks = Curves(plots, _numbers(c), keys, BAND if has_bands else ""), Text(_meanings(c), "quiet")
+    remarks = tuple(f"{one.name}: {_remark(c, i)}" for i, one in enumerate(c.implementations))
+    blocks = Curves(plots, _numbers(c)), Text(remarks), Text(_meanings(c), "quiet")
     return Page(_lesson(c), blocks, c.source.footnote)
 
 
@@ -76,9 +72,9 @@ def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing
     series = []
     for i, one in enumerate(c.implementations):
         ys, band = zip(*(points(n, timing) for n, timing in enumerate(one.timings)), strict=True)
-        line: Literal["dashed", "solid"] = "dashed" if i == _DASHED else "solid"
-        series.append(Series(one.name, c.lengths, ys, i, i, band if any(band) else (), line))
-    return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y)
+        series.append(Series(one.name, c.lengths, ys, i, i, band if any(band) else ()))
+    notes = (BAND,) if any(one.band for one in series) else ()
+    return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y, notes=notes)
 
 
 def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:
@@ -109,8 +105,7 @@ def _numbers(c: ImplementationComparison) -> Table:
         for one in c.implementations
     )
     skipped = [skipped_text(one.name, c.lengths, one.timings) for one in c.implementations]
-    code = [f"{one.name}: {_code(one)}" for one in c.implementations]
-    return Table(columns, rows, notes="\n".join(filter(None, [*skipped, *code, f"time: {SPREAD}"])))
+    return Table(columns, rows, notes="\n".join(filter(None, [*skipped, f"time: {SPREAD}"])))
 
 
 def _code(one: Implementation) -> str:

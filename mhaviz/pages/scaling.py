@@ -29,12 +29,14 @@ class Statistic:
         short: name in the heading of a column.
         form: format of the number, of ``ScoreStatistics`` as argument 0.
         value: the number.
+        unit: formats the number at a tick; None: a plain number.
     """
 
     name: str
     short: str
     form: str
     value: Callable[[ScoreStatistics], float]
+    unit: Callable[[float], str] | None = None
 
     def write(self, statistics: ScoreStatistics) -> str:
         """Return the number as text."""
@@ -52,7 +54,9 @@ STATISTICS = (
     ),
     Statistic("mean entropy of a row, in nats", "entropy", "{0.entropy:.2f}", attrgetter("entropy")),
     Statistic("mean largest weight of a row", "largest", "{0.largest_weight:.2f}", attrgetter("largest_weight")),
-    Statistic("rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated")),
+    Statistic(
+        "rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated"), "{:.0%}".format
+    ),
     Statistic("mean ‖Jacobian‖ (Frobenius)", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
 )
 """The numbers beside every picture of scaling."""
@@ -78,19 +82,22 @@ def statistics_table(c: ScalingComparison, i: int, rule: str) -> Table:
 def sweep_page(sweep: ScalingSweep) -> Page:
     """Return the page of every number against d_key, unscaled and scaled, with the expected standard deviation."""
     unscaled, scaled = "q·k, unscaled", "q·k / √d_key"
-    theory = {"theory: √d_key": sweep.theory, "theory: 1": (1.0,) * len(sweep.d_keys)}
+    theory = (
+        Series("theory: √d_key", sweep.d_keys, sweep.theory, line="dotted"),
+        Series("theory: 1", sweep.d_keys, (1.0,) * len(sweep.d_keys), line="dashed"),
+    )
     plots = []
     for number, statistic in enumerate(STATISTICS):
         lines = (unscaled, sweep.unscaled, 0), (scaled, sweep.scaled, 2)
-        series = [Series(name, sweep.d_keys, statistic.known(results), i, 0) for name, results, i in lines]
+        series = [Series(name, sweep.d_keys, statistic.known(results), i, i) for name, results, i in lines]
         if not number:  # the standard deviation of the scores, which theory predicts
-            series = [Series(name, sweep.d_keys, ys, line="dotted") for name, ys in theory.items()] + series
-        y = PlotAxis(limits=(0, None)) if number else PlotAxis(log=2)
+            series = [*theory, *series]
+        y = PlotAxis(unit=statistic.unit, limits=(0, None)) if number else PlotAxis(log=2)
         plots.append(Plot(statistic.name, tuple(series), PlotAxis("d_key", log=2), y))
 
     draws = f"{sweep.draws} draws"
     length = counted(len(sweep.tokens), "token")
-    blocks = (Curves(tuple(plots), _numbers(sweep), dict.fromkeys((unscaled, scaled, *theory), "")),)
+    blocks = (Curves(tuple(plots), _numbers(sweep)),)
     first, last = (f"{sweep.unscaled[i].saturated:.0%}" for i in (0, -1))
     grows = sweep.unscaled[-1].saturated > sweep.unscaled[0].saturated and first != last
     of_rows = f"{first} of rows at d_key {sweep.d_keys[0]:,}, {last} at {sweep.d_keys[-1]:,}"

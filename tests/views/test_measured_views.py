@@ -4,13 +4,15 @@ import io
 import json
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from drawn import texts
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.cells import cell_len
 
+from mhaviz.analyses.scaling import sweep_scaling
 from mhaviz.pages.blocks import Column, Curves, Plot, PlotAxis, Series, Table
 from mhaviz.pages.registry import page_of
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
@@ -18,7 +20,7 @@ from mhaviz.results.implementations import Implementation, ImplementationCompari
 from mhaviz.results.result import Source
 from mhaviz.results.timing import Timing
 from mhaviz.views.data import document, write_json
-from mhaviz.views.figure.curves import decide_curves, draw_plot, name_places
+from mhaviz.views.figure.curves import decide_curves, draw_plot, log_ticks, name_places
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.showing import figure_of, view_of
 from mhaviz.views.style import Style
@@ -206,7 +208,8 @@ def test_only_media_that_draw_bands_explain_them(show, comparison, complexity):
     skipped = (Timing(would_take=40.2),) * 3
     ways = tuple(replace(one, timings=skipped) for one in comparison.implementations)
     for record in (replace(comparison, implementations=ways), make_complexity(skipped=True, order=UNMEASURED)):
-        assert all(block.notes == "" for block in page_of(record).blocks if isinstance(block, Curves))
+        plots = [plot for block in page_of(record).blocks if isinstance(block, Curves) for plot in block.plots]
+        assert not any("band" in note for plot in plots for note in plot.notes)
 
 
 def test_the_legend_says_why_each_curve_ends(comparison):
@@ -233,8 +236,8 @@ def test_the_figure_draws_what_was_measured(comparison):
     assert len({line.get_color() for line in times.lines}) == len({line.get_marker() for line in times.lines}) == 2
     assert {axes.get_yscale() for axes in (times, memories)} == {"log"}
     shown = texts(sheet)
-    assert shown.count("nested loops") == shown.count("fused kernel") == 1, "below"
-    described = "F.fused, gives no weights; difference up to 6.1e-07; speed-up 694 × at N = 256; "
+    assert shown.count("nested loops") == shown.count("fused kernel") == 3, "at the ends of the curves"
+    described = "fused kernel: F.fused, gives no weights; difference up to 6.1e-07; speed-up 694 × at N = 256; "
     assert described + "skipped from N = 1,024, which would need about 3.0 GiB" in shown
     assert "made by hand" in shown
 
@@ -243,15 +246,15 @@ def test_the_figure_marks_the_crossings(complexity):
     sheet = figure_of(complexity)
     operations, times, sizes = sheet.axes[1:]
     assert lines(operations)["projections"][1] == [8 * 512**2 * N for N in (64, 512, 4096)]
-    assert lines(times)["scores, softmax, mix"][1] == [N**2 / 1e8 for N in (64, 512, 4096)]
-    assert lines(sizes)["weights of all heads"] == (
+    assert lines(times)["attention"][1] == [N**2 / 1e8 for N in (64, 512, 4096)]
+    assert lines(sizes)["weights A"] == (
         [64, 512, 4096, 23_170],
         [*(40 * N**2 for N in (64, 512, 4096)), 2**34],
     )
     assert {"N = 512", "N = 1,024", "N = 570 to 950", "N = 23,170"} <= set(texts(sheet))
     rings = [line for line in sheet.page.lines if line.get_markersize() == 8]
-    (dotted,) = (text.get_text() for text in times.get_legend().get_texts())
-    assert dotted.startswith("predicted, at "), "what is dotted is said below the panel"
+    assert texts(sheet).count("predicted") == sum(line.get_linestyle() == ":" for line in times.lines) == 2
+    assert any(text.startswith("predicted: ") for text in texts(sheet))
     assert len(rings) == 3
     (span,) = (patch for patch in times.patches if patch.get_alpha())
     assert (span.get_x(), span.get_width()) == pytest.approx((571.2, 948 - 571.2))
@@ -339,7 +342,7 @@ def test_a_legend_names_curves_in_the_order_of_their_ends():
 def ending(*ends, last=2.0):
     """A plot of curves a, b, … from 0 to these ends; the last one ends at ``last``."""
     xs = [*[2.0] * (len(ends) - 1), last]
-    series = (Series("abc"[i], (1.0, x), (0.0, y), i, i) for i, (x, y) in enumerate(zip(xs, ends, strict=True)))
+    series = (Series("abcdef"[i], (1.0, x), (0.0, y), i, i) for i, (x, y) in enumerate(zip(xs, ends, strict=True)))
     return Plot("t", tuple(series), PlotAxis(), PlotAxis(limits=(0, 1)))
 
 
@@ -349,36 +352,139 @@ def ending(*ends, last=2.0):
         (ending(0.25, 0.75), {"a": 0.5, "b": 1.5}),
         (ending(0.5, 0.5), {"a": 1 - 0.0625, "b": 1 + 0.0625}),
         (ending(0.52, 0.5), {"b": 1.02 - 0.0625, "a": 1.02 + 0.0625}),
-        (ending(0.0, 0.5, 0.0), None),
-        (ending(0.5, 0.5, 0.5), None),
-        (ending(0.5, 0.75, last=1.5), None),
+        (ending(0.5, 0.5, 0.5), {"a": 1 - 0.125, "b": 1, "c": 1 + 0.125}),
+        (ending(0.0, 0.5, 0.0), {"a": 0.0, "c": 0.125, "b": 1}),
+        (ending(*[0.5] * 6), None),
+        (ending(0.5, 0.75, last=1.5), {"a": 1, "b": 1.5}),
+        (ending(*[0.01 * i for i in range(5)], last=1.01), None),
     ],
 )
 def test_names_stand_apart_at_the_ends_of_their_curves_or_not_at_all(plot, places):
-    found = name_places(plot, 2.0)
+    found = name_places(plot, (2.0, 2.0))
     assert (found is None) == (places is None)
     if found and places:
-        assert {series.name: place for series, place in found} == pytest.approx(places)
-        assert [series.name for series, _ in found] == list(places), "from below"
+        assert {name.series.name: name.middle for name in found} == pytest.approx(places, abs=0.19)
+        assert [name.series.name for name in found] == list(places), "from below"
+        for name in found:
+            assert name.has_leader or abs(name.middle - name.end[1]) <= 0.75 * 0.125 + 1e-9
 
 
 @pytest.mark.parametrize(
-    ("plots", "remark", "at_ends"),
+    ("plots", "at_ends"),
     [
-        ((ending(0.25, 0.75), ending(0.5, 0.9)), "", True),
-        ((ending(0.25, 0.75), ending(0.5, 0.5, 0.5)), "", False),
-        ((ending(0.25, 0.75),), "that needs a line of a legend", False),
+        ((ending(0.25, 0.75), ending(0.5, 0.9)), True),
+        ((ending(0.25, 0.75), ending(0.5, 0.5, 0.5)), True),
+        ((ending(0.25, 0.75), ending(*[0.5] * 6)), False),
     ],
 )
-def test_names_stand_at_the_ends_of_all_curves_or_in_legends(plots, remark, at_ends):
-    curves = Curves(plots, Table((), ()), {"a": remark, "elsewhere": ""})
+def test_names_stand_at_the_ends_of_all_curves_or_in_legends(plots, at_ends):
+    curves = Curves(plots, Table((), ()))
     part, sheet = decide_curves(curves, Style()), Sheet(10, 6, 100)
     assert part.at_ends == at_ends
     part.draw(sheet, 0, 0, 9.5)
-    assert texts(sheet).count("a") == (len(plots) if at_ends else 1)
-    assert "elsewhere" not in texts(sheet), "as on another page"
-    assert any(axes.get_legend() for axes in sheet.axes[1:]) != at_ends
+    assert all(bool(axes.get_legend()) != at_ends for axes in sheet.axes[1:])
+    assert named(sheet).count("a") == len(plots)
     inside(sheet)
+
+
+def named(sheet):
+    """The names of curves in legends, and all texts."""
+    legends = [legend for axes in sheet.axes[1:] if (legend := axes.get_legend())]
+    return texts(sheet) + [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
+def measured():
+    """Yield pages with curves: of costs, of implementations and of a sweep."""
+    slow, fast = (Implementation(name, "", True, timings, (None,) * 3, (None,) * 3) for name, timings in (
+        ("nested loops", SLOW), ("fused kernel", FAST)
+    ))  # fmt: skip
+    ways = slow, *(replace(fast, name=name) for name in ("loop over heads", "a layer", "PyTorch's layer")), fast
+    yield page_of(make_complexity())
+    yield page_of(ImplementationComparison(Source("made by hand"), (16, 256, 1024), ways, "float64"))
+    yield page_of(sweep_scaling(["one", "two", "three"], 0, (2, 8, 32), draws=2))
+
+
+PAGES = tuple(measured())
+
+
+def curves_of(page):
+    (block,) = (block for block in page.blocks if isinstance(block, Curves))
+    return block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title[:8])
+def test_what_looks_alike_has_the_same_name(page):
+    curves = [series for plot in curves_of(page).plots for series in plot.series]
+    looks = {((one.colour, one.marker, one.line), one.name) for one in curves}
+    assert len({look for look, _ in looks}) == len(looks)
+    assert all(name for _, name in looks)
+
+
+@pytest.mark.parametrize("width", [3.3, 6.5, 10.0])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title[:8])
+def test_each_plot_of_a_divided_page_names_the_curves_that_it_has(page, width):
+    block = curves_of(page)
+    every = {series.name for plot in block.plots for series in plot.series}
+    for plot in block.plots:
+        sheet = Sheet(width, 6, 100)
+        decide_curves(replace(block, plots=(plot,)), Style(width=width)).draw(sheet, 0.25, 0.25, width - 0.5)
+        drawn = [one.name for one in plot.series if any(y is not None for y in one.ys)]
+        assert sorted(text for text in named(sheet) if text in every) == sorted(drawn)
+
+
+@pytest.mark.parametrize("width", [3.3, 6.5, 10.0])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title[:8])
+def test_no_label_lies_on_a_line(page, width):
+    sheet = Sheet(width, 12, 100)
+    decide_curves(curves_of(page), Style(width=width)).draw(sheet, 0.25, 0.25, width - 0.5)
+    renderer = FigureCanvasAgg(sheet).get_renderer()
+    extents = {text: text.get_window_extent(renderer) for text in sheet.page.texts}
+    drawn = [line for axes in sheet.axes for line in axes.lines]
+    paths = [line.get_transform().transform_path(line.get_path()) for line in drawn]
+    for text, extent in extents.items():
+        assert not any(path.intersects_bbox(extent, filled=False) for path in paths), text
+        on_grid = any(axes.bbox.overlaps(extent) for axes in sheet.axes[1:])
+        assert not on_grid or text.get_bbox_patch().get_facecolor()[:3] == (1, 1, 1), "white hides the grid"
+        assert sheet.page.zorder > max(axes.zorder for axes in sheet.axes[1:])
+    assert not any(one.overlaps(other) for one, other in combinations(extents.values(), 2))
+
+
+def test_curves_that_lie_on_each_other_are_both_seen():
+    sheet = Sheet(4, 3, 100)
+    xs, same = (1.0, 2.0, 3.0), (1.0, 2.0, 4.0)
+    series = Series("a", xs, same, 0, 0), Series("b", xs, (4.0, 2.5, 1.0), 1, 1), Series("c", xs, same, 2, 2)
+    draw_plot(sheet, (0.5, 0.5, 3, 2), Plot("", series, PlotAxis(), PlotAxis()))
+    below, apart, above = sheet.axes[1].lines
+    assert below.get_linewidth() > above.get_linewidth() + 0.5
+    assert below.get_markersize() > above.get_markersize()
+    assert apart.get_linewidth() == above.get_linewidth()
+
+
+def test_a_curve_at_zero_does_not_lie_on_the_axis():
+    sheet = Sheet(4, 3, 100)
+    plot = Plot("", (Series("a", (1.0, 2.0), (0.0, 0.0), 0, 0),), PlotAxis(), PlotAxis(limits=(0, 1)))
+    draw_plot(sheet, (0.5, 0.5, 3, 2), plot)
+    axes = sheet.axes[1]
+    sheet.draw_without_rendering()
+    curve, axis = axes.lines[0], axes.spines["bottom"]
+    at_zero = axes.transData.transform((1, 0))[1]
+    between = (at_zero - axis.get_window_extent().y0) * 72 / sheet.dpi
+    assert between > (curve.get_markersize() + axis.get_linewidth()) / 2
+
+
+@pytest.mark.parametrize(
+    ("xs", "most", "ticks"),
+    [
+        ([2**i for i in range(1, 11)], 6, [2, 16, 128, 1024]),
+        ([2**i for i in range(1, 11)], 10, [2**i for i in range(1, 11)]),
+        ([64, 26_000], 5, [64, 256, 1024, 4096, 16384]),
+        ([16, 2048], 4, [16, 128, 1024]),
+        ([3, 9], 4, [4, 8]),
+        ([5, 6, 7], 4, [5, 6, 7]),
+    ],
+)
+def test_ticks_begin_with_the_least_power(xs, most, ticks):
+    assert log_ticks(xs, 2, most) == ticks
 
 
 def test_a_table_keeps_its_keys(show):

@@ -2,38 +2,54 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from statistics import fmean
 
-import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
-from numpy.typing import NDArray
+from matplotlib.transforms import Bbox
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
-from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, POINTS, SMALL
 from mhaviz.views.style import Style
 
 # Distinct with any colour blindness, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
 _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
-_LINES = {"solid": "-", "dashed": "--", "dotted": ":"}
+_LINES = {"solid": "-", "dashed": "--", "dotted": ":", "dash-dotted": "-."}
 _GRID = "#e6e6e6"
-_SAMPLE, _LEGEND_LINE, _LEGEND_GAP = 0.32, 0.135, 0.4  # inches: a sample of a line, a line of a legend, above a legend
+_LINE_WIDTH, _MARKER_SIZE = 1.2, 3.5  # points
+_WIDER, _LARGER = 0.9, 1.0  # points by which a curve, and its markers, are larger for each curve that lies on it
+_ON = 0.02  # inches between the points of curves that lie on each other
+_LEGEND_LINE, _LEGEND_GAP = 0.135, 0.4  # inches: a line of a legend, above a legend
 _ABREAST = 3  # most plots side by side
-_LEAST, _SHAPE, _LEAST_HIGH, _MOST_HIGH = 1.9, 0.8, 1.6, 2.4  # axes: least width, height / width, limits of the height
+_LEAST, _LEAST_NAMED = 1.9, 1.4  # inches: least width of axes, and of those with names at their side
+_SHAPE, _LEAST_HIGH, _MOST_HIGH = 0.8, 1.6, 2.4  # axes: height / width, limits of the height
 _TO_NAME, _NAME_LINE = 0.05, 0.125  # inches from the axes to the name of a curve; between two names
-_FARTHEST = 0.75 * _NAME_LINE  # inches between a name and the end of its curve: two names can share an end, not three
+_LEADER = 0.18  # inches of the lines from ends of curves to names that are not beside them
+_FROM_END = 0.15  # inches from the end of a curve to a name in the axes that needs no line to it
+_AROUND_END = sorted(  # inches from the end of a curve to names in the axes, the nearest first
+    ((0.09 * i, 0.06 * j) for i, j in product(range(-10, 11), range(-15, 16)) if i or abs(j) > 1),
+    key=lambda place: math.hypot(*place),
+)
+_FARTHEST = 2 * _NAME_LINE  # inches between the end of a curve and its name: five names can share an end
 _AT_END = 0.15  # inches that a label may extend beyond the axes
-_BEYOND, _LEAST_TIMES = 0.03, 2.6  # of a logarithmic axis: its ends beyond the points; its range, which has a tick
+_AROUND_TEXT = 0.02  # inches around a label, where no line is
+_UP = 0.05  # inches from the x axis to the lowest remark, and by which it goes up where a line is in its way
+_BELOW_AXES = 4.0  # points from the least y to the x axis, which would cover a curve on it
+_BEYOND_X = 1.12  # x of the ends of a logarithmic axis / x of the points
+_BEYOND, _LEAST_TIMES = 0.03, 2.6  # of a logarithmic y axis: its ends beyond the points; its range, which has a tick
 _MOST_TICKS, _FEW_DECADES = 7, 3
 _AROUND = 0.05  # share of its range that a linear axis extends beyond the points
 _BESIDE_TICK = 0.06  # inches between the labels of two ticks
-_TITLE, _OVER_KEYS = 0.21, 0.08  # inches above axes, and above the shared legend and the notes, which are below them
+_TITLE, _OVER_NOTES = 0.21, 0.08  # inches above axes, and above the notes, which are below them
 
 
 def _colour(number: int | None) -> str:
@@ -72,44 +88,20 @@ class CurvesPart(Part):
         """Width in inches."""
         return self.across
 
-    @property
-    def _shared(self) -> Mapping[str, str]:
-        """The shared legend: of a page that has been divided, without the curves that it does not have."""
-        drawn = set[str]() if self.at_ends else {one.name for plot in self.curves.plots for one in plot.series}
-        return {name: remark for name, remark in self.curves.keys.items() if name in drawn}
-
-    def _keys(self, room: float) -> list[list[str]]:
-        """Return the remark of each key as lines that fit beside the longest name."""
-        return [wrap(remark, room - self._beside, SMALL) for remark in self._shared.values()]
-
     def _notes(self, room: float) -> list[str]:
-        return wrap(self.curves.notes, room / DRAWN_WIDER, SMALL) if self.curves.notes else []
-
-    @property
-    def _beside(self) -> float:
-        return _SAMPLE + max(text_width(name, SMALL) for name in self._shared) * DRAWN_WIDER + 2 * _BESIDE_TICK
+        notes = dict.fromkeys(note for plot in self.curves.plots for note in plot.notes)
+        return [line for note in notes for line in wrap(note, room / DRAWN_WIDER, SMALL)]
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        counts = sum(map(len, self._keys(room))), len(self._notes(room))
-        return self.plots_bottom + sum((_OVER_KEYS + FOOT_LINE * lines) * bool(lines) for lines in counts)
+        lines = len(self._notes(room))
+        return self.plots_bottom + (_OVER_NOTES + FOOT_LINE * lines) * bool(lines)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
-        plots, keys = self.curves.plots, self._shared
-        for (left, top), plot in zip(self.places, plots, strict=True):
-            draw_plot(sheet, (x + left, y + top, *self.size), plot, None if self.at_ends else keys)
-        y += self.plots_bottom + _OVER_KEYS + FOOT_LINE / 2
-        for name, lines in zip(keys, self._keys(room), strict=True):
-            like = next(one for plot in plots for one in plot.series if one.name == name)
-            colour = _colour(like.colour)
-            sheet.page.plot([x, x + 0.25], [y, y], color=colour, linestyle=_LINES[like.line])
-            sheet.page.plot([x + 0.125], [y], marker=_marker(like), color=colour, markersize=3.5 * sheet.zoom)
-            sheet.write(x + _SAMPLE, y, name, SMALL, colour=colour)
-            for text in lines:
-                sheet.write(x + self._beside, y, text, SMALL)
-                y += FOOT_LINE
-        y += _OVER_KEYS * bool(keys)
+        for (left, top), plot in zip(self.places, self.curves.plots, strict=True):
+            draw_plot(sheet, (x + left, y + top, *self.size), plot, self.at_ends)
+        y += self.plots_bottom + _OVER_NOTES + FOOT_LINE / 2
         for text in self._notes(room):
             sheet.write(x, y, text, SMALL, colour=QUIET)
             y += FOOT_LINE
@@ -118,130 +110,343 @@ class CurvesPart(Part):
 def decide_curves(curves: Curves, style: Style) -> CurvesPart:
     """Lay out plots in the width of the page, as many side by side as have their least width.
 
-    Names stand at the ends of the curves if in every plot they are apart there, and no key has a remark. Otherwise,
-    below each plot is a legend of the series that are not in the shared one.
+    Names stand at the ends of the curves if in every plot they have room there. Otherwise, below each plot is a legend.
     """
     room = (style.width or PAGE_WIDTH) - 2 * MARGIN
-    named = max(len({one.name for one in plot.series if one.name}.difference(curves.keys)) for plot in curves.plots)
-    has_units = any(plot.y.unit for plot in curves.plots)
-    left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.4, 0.65, 0.51)
-    n_plots, last = len(curves.plots), max(max(one.xs, default=1.0) for plot in curves.plots for one in plot.series)
+    plots = curves.plots
+    names = {one.name for plot in plots for one in plot.series if one.name}
+    named = max(len({one.name for one in plot.series if one.name}) for plot in plots)
+    has_units = any(plot.y.unit and plot.y.log for plot in plots)
+    left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.45, 0.65, 0.51)
+    last = max(max(one.xs, default=1.0) for plot in plots for one in plot.series)
     at_end = max(text_width(f"{last:,.0f}", SMALL) / 2 * DRAWN_WIDER, _AT_END)
-    columns = max(
-        (n for n in range(1, min(n_plots, _ABREAST) + 1) if (room - left + beside) / n - beside >= _LEAST), default=1
-    )
+    to_end = _TO_NAME + max((_name_width(name) for name in names), default=0.0)
 
-    def size(at_end: float, beside: float) -> tuple[float, float]:
-        across = (room - left - at_end + beside) / columns - beside
-        return across, min(max(_SHAPE * across, _LEAST_HIGH), _MOST_HIGH)
+    def sizes(at_end: float, beside: float, least: float) -> tuple[int, float, float]:
+        """Return how many plots stand side by side, and the width and the height of their axes."""
+        widths = {n: (room - left - at_end + beside) / n - beside for n in range(1, min(len(plots), _ABREAST) + 1)}
+        columns = max((n for n, width in widths.items() if width >= least), default=1)
+        return columns, widths[columns], min(max(_SHAPE * widths[columns], _LEAST_HIGH), _MOST_HIGH)
 
-    names = {one.name for plot in curves.plots for one in plot.series if one.name}
-    to_end = max((_TO_NAME + text_width(name, SMALL) * DRAWN_WIDER for name in names), default=0.0)
-    with_names = max(at_end, to_end), left + max(beside - left, to_end + _BESIDE_TICK)
-    across, down = size(*with_names)
-    at_ends = bool(names) and not any(curves.keys.values()) and across >= _LEAST
-    if at_ends := at_ends and all(name_places(plot, down) is not None for plot in curves.plots):
+    at_ends = False
+    for leader in (0.0, _LEADER) if names else ():
+        with_names = max(at_end, to_end + leader), left + max(beside - left, to_end + leader + _BESIDE_TICK)
+        columns, *size = sizes(*with_names, _LEAST_NAMED)
+        found = [name_places(plot, (size[0], size[1])) for plot in plots]
+        at_ends = size[0] >= _LEAST_NAMED and all(one is not None for one in found)
+        if at_ends and not any(name.has_leader for one in found for name in one or ()):
+            break
+    if at_ends:
         (at_end, beside), named = with_names, 0
     else:
-        across, down = size(at_end, beside)
+        columns, *size = sizes(at_end, beside, _LEAST)
+    across, down = size
     between = _TITLE + below + _LEGEND_LINE * named
     places = tuple(
         (left + column * (across + beside), _TITLE + row * (down + between + 0.12))
-        for row, column in (divmod(i, columns) for i in range(n_plots))
+        for row, column in (divmod(i, columns) for i in range(len(plots)))
     )
     bottom = places[-1][1] + down + below + _LEGEND_LINE * named
     return CurvesPart(curves, (across, down), places, bottom, places[columns - 1][0] + across + at_end, at_ends)
 
 
-def name_places(plot: Plot, height: float) -> list[tuple[Series, float]] | None:
-    """Return the named series of a plot, each with the inches of its name above the x axis: at the end of its curve.
+def _name_width(name: str) -> float:
+    return text_width(name, SMALL) * DRAWN_WIDER
 
-    Names keep the order of the ends and are moved apart as little as possible (isotonic regression). None: some would
-    be far from their ends, or a curve ends before others, which may pass there.
+
+@dataclass(frozen=True)
+class Name:
+    """The name of a curve, in inches from the lower left corner of the axes.
+
+    Attributes:
+        series: the curve.
+        end: its last point.
+        left, middle: left end of the name, and the middle of its height.
+        has_leader: whether a line leads from the end to the name, which is not beside it.
+    """
+
+    series: Series
+    end: tuple[float, float]
+    left: float
+    middle: float
+    has_leader: bool = False
+
+    @property
+    def box(self) -> Bbox:
+        """The rectangle of the name."""
+        return _box(self.left, self.middle, _name_width(self.series.name))
+
+    @property
+    def leader(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The line from beside the last point to the rectangle."""
+        (x, y), box = self.end, self.box
+        to = (
+            min(max(x, box.x0 - 0.02), box.x1 + 0.02),
+            min(max(y, box.y0), box.y1) if box.x0 <= x <= box.x1 else self.middle,
+        )
+        share = min(_TO_NAME / (math.hypot(to[0] - x, to[1] - y) or 1.0), 1.0)
+        return (x + share * (to[0] - x), y + share * (to[1] - y)), to
+
+
+def _box(left: float, middle: float, width: float) -> Bbox:
+    return Bbox.from_bounds(left, middle - _NAME_LINE / 2, width, _NAME_LINE)
+
+
+def _share(value: float, axis: PlotAxis, limits: tuple[float, float]) -> float:
+    """Return where on its axis a value is, from 0 to 1."""
+    low, high = limits
+    return math.log(value / low) / math.log(high / low) if axis.log else (value - low) / (high - low)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The axes of a plot, with their width and height in inches."""
+
+    plot: Plot
+    size: tuple[float, float]
+
+    @cached_property
+    def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ends of the x axis and of the y axis."""
+        return _x_limits(self.plot), _limits(self.plot)
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Return the inches of a point from the lower left corner."""
+        return self.across(x), self.size[1] * _share(y, self.plot.y, self.limits[1])
+
+    def across(self, x: float) -> float:
+        """Return the inches of an x from the left."""
+        return self.size[0] * _share(x, self.plot.x, self.limits[0])
+
+    @cached_property
+    def curves(self) -> dict[int, list[tuple[float, float]]]:
+        """The known points of each series that has any, in inches, by the ``id`` of the series."""
+        known = {id(series): _points(series, self.plot.y) for series in self.plot.series}
+        return {i: [self.at(*point) for point in points] for i, points in known.items() if points}
+
+    @cached_property
+    def marks(self) -> list[tuple[float, float, str]]:
+        """The marks in the axes, in inches."""
+        (left, right), (low, high) = self.limits
+        return [(*self.at(x, y), text) for x, y, text in self.plot.marks if left <= x <= right and low <= y <= high]
+
+    @cached_property
+    def lines(self) -> list[Path]:
+        """Lines that a label must not cover: curves, sides of bands and spans, and those from marks down
+        to the x axis."""
+        marks = [[(x, 0.0), (x, y)] for x, y, _ in self.marks]
+        bands = [
+            [self.at(x, ends[side]) for x, ends in zip(series.xs, series.band, strict=True) if ends]
+            for series in self.plot.series
+            for side in range(2 * bool(series.band))
+        ]
+        spans = [self.across(x) for low, high, _ in self.plot.spans for x in (low, high)]
+        sides = [[(x, 0.0), (x, self.size[1])] for x in spans]
+        return [Path([*points, points[-1]]) for points in (*self.curves.values(), *bands, *marks, *sides) if points]
+
+    def is_clear(self, leader: tuple[tuple[float, float], tuple[float, float]]) -> bool:
+        """Return whether a line to a name crosses no other line."""
+        path = Path(leader)
+        return not any(line.intersects_path(path, filled=False) for line in self.lines)
+
+    def has_room(self, box: Bbox, taken: Iterable[Bbox], right: float = 0.0) -> bool:
+        """Return whether a label lies in the axes, or left of ``right``, on no line and on no other label."""
+        wide = box.padded(_AROUND_TEXT)
+        is_inside = wide.x0 >= 0 and wide.y0 >= 0 and box.x1 <= max(self.size[0], right) and box.y1 <= self.size[1]
+        return (
+            is_inside
+            and not any(line.intersects_bbox(wide, filled=False) for line in self.lines)
+            and not any(wide.overlaps(other) for other in taken)
+        )
+
+    def covered(self) -> dict[int, int]:
+        """Return for each curve, by the ``id`` of the series, how many later ones lie on most of it."""
+        numbers = dict.fromkeys(self.curves, 0)
+        for i, below in enumerate(self.plot.series):
+            here = dict(self.curves.get(id(below), []))
+            for above in self.plot.series[i + 1 :]:
+                there = dict(self.curves.get(id(above), []))
+                near = sum(abs(here[x] - there[x]) <= _ON for x in here.keys() & there.keys())
+                if 2 * near > len(here) > 1:
+                    numbers[id(below)] += 1
+        return numbers
+
+
+def name_places(plot: Plot, size: tuple[float, float]) -> list[Name] | None:
+    """Return the names of the curves of a plot, at their ends.
+
+    Beside the axes names keep the order of the ends and are moved apart as little as possible (isotonic regression);
+    lines lead to those that are moved. A curve that ends before others has its name in the axes, where no line is.
+    None: some name has no room.
 
     Args:
         plot: the plot.
-        height: height of its axes in inches.
+        size: width and height of its axes in inches.
     """
-    there = {id(series): points for series in plot.series if (points := _points(series, plot.y))}
-    named = [series for series in plot.series if series.name and id(series) in there]
-    last = max((points[-1][0] for points in there.values()), default=0.0)
-    if any(there[id(series)][-1][0] < last for series in named):
-        return None
-    low, high = _limits(plot)
-    if plot.y.log:
-        low, high = math.log(low), math.log(high)
-
-    def above(series: Series) -> float:
-        y = there[id(series)][-1][1]
-        return height * ((math.log(y) if plot.y.log else y) - low) / (high - low)
-
-    named.sort(key=above)
+    frame = _Frame(plot, size)
+    ends = {i: points[-1] for i, points in frame.curves.items()}
+    last = max((x for x, _ in ends.values()), default=0.0)
+    named = [series for series in plot.series if series.name and id(series) in ends]
+    early = [series for series in named if ends[id(series)][0] < last - _ON]
+    beside = sorted((series for series in named if series not in early), key=lambda series: ends[id(series)][1])
     groups: list[list[float]] = []
-    for i, series in enumerate(named):
-        groups.append([above(series) - i * _NAME_LINE])
+    for i, series in enumerate(beside):
+        groups.append([ends[id(series)][1] - i * _NAME_LINE])
         while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
-    most = height - (len(named) - 1) * _NAME_LINE
+    most = size[1] - (len(beside) - 1) * _NAME_LINE
     levels = [min(max(fmean(group), 0.0), most) for group in groups for _ in group]
-    places = [(series, level + i * _NAME_LINE) for i, (series, level) in enumerate(zip(named, levels, strict=True))]
-    return places if all(abs(place - above(series)) <= _FARTHEST for series, place in places) else None
+    middles = [level + i * _NAME_LINE for i, level in enumerate(levels)]
+    moved = [abs(middle - ends[id(series)][1]) for series, middle in zip(beside, middles, strict=True)]
+    if max(moved, default=0.0) > _FARTHEST + 1e-9:
+        return None
+    has_leaders = any(one > 0.75 * _NAME_LINE for one in moved)  # two names can share an end without
+    left = size[0] + _TO_NAME + _LEADER * has_leaders
+    places = [
+        Name(series, ends[id(series)], left, middle, has_leaders)
+        for series, middle in zip(beside, middles, strict=True)
+    ]
+    for series in early:
+        end, taken = ends[id(series)], [name.box for name in places]
+        near = (_near(series, end, across, up) for across, up in _AROUND_END)
+        free = next((name for name in near if frame.has_room(name.box, taken) and frame.is_clear(name.leader)), None)
+        if free is None:
+            return None
+        places.append(free)
+    return places
 
 
-def draw_plot(
-    sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, keys: Collection[str] | None = frozenset()
-) -> None:
+def _near(series: Series, end: tuple[float, float], across: float, up: float) -> Name:
+    """Return the name of a curve beside its end, or centred above or below it."""
+    width, far = _name_width(series.name), math.hypot(across, up)
+    left = end[0] + (across if across > 0 else across - width if across < 0 else -width / 2)
+    return Name(series, end, left, end[1] + up, far > _FROM_END)
+
+
+def remark_places(plot: Plot, size: tuple[float, float], taken: Sequence[Bbox] = ()) -> list[tuple[str, Bbox]]:
+    """Return the texts of the marks and spans of a plot, each with its rectangle in inches from the lower left corner
+    of the axes: beside its line, as low as no line is in the way, upwards or, where that has no room, from left to
+    right.
+
+    Args:
+        plot: the plot.
+        size: width and height of its axes in inches.
+        taken: the rectangles of other labels.
+    """
+    frame = _Frame(plot, size)
+    texts = [(x, x, text) for x, _, text in frame.marks]
+    texts += [(frame.across(low), frame.across(high), text) for low, high, text in plot.spans]
+    right = max([size[0], *(box.x1 for box in taken)])
+    places: list[tuple[str, Bbox]] = []
+    for low, high, text in texts:
+        long, wide = _name_width(text), _NAME_LINE - 0.02
+        boxes = [
+            Bbox.from_bounds(left, up * _UP, across, tall)
+            for across, tall in ((wide, long), (long, wide))
+            for up in range(1, int(size[1] / _UP))
+            for left in (high + 0.03, low - 0.03 - across)
+        ]
+        others = [*taken, *(box for _, box in places)]
+        inside = [box for box in boxes if box.x0 >= 0 and box.x1 <= right] or boxes
+        places.append((text, next((box for box in inside if frame.has_room(box, others, right)), inside[0])))
+    return places
+
+
+def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, at_ends: bool = False) -> None:
     """Draw a plot with its axes in a box, (left, top, width, height) in inches.
 
-    ``keys``: names in the shared legend; None: names stand at the ends of the curves.
+    ``at_ends``: whether names stand at the ends of the curves; otherwise they are in a legend.
 
-    Logarithmic axes end a little beyond the points. Without points, the plot says that nothing was measured.
+    Logarithmic axes end a little beyond the points. Of curves that lie on each other the lower ones are wider. Without
+    points, the plot says that nothing was measured.
     """
-    axes = sheet.plot_axes(*box, fit_text(plot.title, box[2] + _AT_END, BODY))
+    frame = _Frame(plot, box[2:])
+    names = name_places(plot, frame.size) or [] if at_ends else []
+    right = max([box[2] + _AT_END, *(name.box.x1 for name in names)])
+    axes = sheet.plot_axes(*box, fit_text(plot.title, right, BODY))
     axes.set_axisbelow(True)
-    axes.patch.set_visible(False)  # or it would hide the marks and their lines, which are drawn on the page
-    points = [_points(series, plot.y) for series in plot.series]
+    axes.set_zorder(-1)  # below the labels and marks, which are drawn on the page
+    points, covered = [_points(series, plot.y) for series in plot.series], frame.covered()
     for series, there in zip(plot.series, points, strict=True):
         if there:
             xs, ys = zip(*there, strict=True)
+            wider = covered[id(series)]
             axes.plot(
                 xs, ys, color=_colour(series.colour), marker=_marker(series), linestyle=_LINES[series.line],
-                linewidth=1.2 * sheet.zoom, markersize=3.5 * sheet.zoom, clip_on=False, label=series.name,
+                linewidth=(_LINE_WIDTH + _WIDER * wider) * sheet.zoom, clip_on=False, label=series.name,
+                markersize=(_MARKER_SIZE + _LARGER * wider) * sheet.zoom,
             )  # fmt: skip
         if any(series.band):
             known = [(x, *ends) for x, ends in zip(series.xs, series.band, strict=True) if ends is not None]
             along, lows, highs = zip(*known, strict=True)
             axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
-    all_xs = [x for there in points for x, _ in there] or [x for series in plot.series for x in series.xs]
-    _finish(sheet, axes, plot, all_xs)
-    ends = {series.name: there[-1][1] for series, there in zip(plot.series, points, strict=True) if there}
-    for series, place in (name_places(plot, box[3]) or []) if keys is None else []:
-        at = box[0] + box[2] + _TO_NAME, box[1] + box[3] - place
-        sheet.write(*at, series.name, SMALL, colour=_colour(series.colour))
-    in_legend = [name for name in ends if name and keys is not None and name not in keys]
-    names = sorted(in_legend, key=lambda name: -ends[name])
-    if names:  # as their curves end
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        under = -_LEGEND_GAP * sheet.pixels / axes.bbox.height
-        axes.legend(
-            [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
-            frameon=False, fontsize=SMALL * sheet.zoom, handlelength=1.6, labelspacing=0.3, borderpad=0,
-        )  # fmt: skip
-    if not ends:
-        middle = _place(sheet, axes.transAxes.transform((0.5, 0.5)))
-        sheet.write(*middle, "nothing was measured", BODY, colour=QUIET, align="center")
-    for x, y, text in plot.marks:
-        if axes.viewLim.contains(x, y):
-            _mark(sheet, axes, x, y, text)
-    for low, high, text in plot.spans:
+    _finish(sheet, axes, frame)
+    left, bottom = box[0], box[1] + box[3]
+    for name in names:
+        colour, at = _colour(name.series.colour), (left + name.left, bottom - name.middle)
+        if name.has_leader:
+            xs, ys = zip(*name.leader, strict=True)
+            sheet.page.plot([left + x for x in xs], [bottom - y for y in ys], color=colour, linewidth=0.5 * sheet.zoom)
+        _write_over(sheet, *at, name.series.name, colour)
+    if not at_ends:
+        _legend(sheet, axes, plot)
+    if not frame.curves:
+        sheet.write(left + box[2] / 2, bottom - box[3] / 2, "nothing was measured", BODY, colour=QUIET, align="center")
+    for x, y, _ in frame.marks:
+        _mark(sheet, left + x, bottom - y, bottom)
+    for low, high, _ in plot.spans:
         axes.axvspan(low, high, color=QUIET, alpha=0.18, linewidth=0)
-        _write_up(sheet, axes, _place(sheet, axes.transData.transform((high, axes.viewLim.y0)))[0], text)
+    for text, place in remark_places(plot, frame.size, [name.box for name in names]):
+        if place.width < place.height:
+            _write_over(sheet, left + (place.x0 + place.x1) / 2, bottom - place.y0, text, INK, rotation=90)
+        else:
+            _write_over(sheet, left + place.x0, bottom - (place.y0 + place.y1) / 2, text, INK)
+
+
+def _write_over(sheet: Sheet, x: float, y: float, text: str, colour: str, rotation: float = 0.0) -> None:
+    """Write a label with white behind it, which hides the grid."""
+    label = sheet.write(x, y, text, SMALL, colour=colour, rotation=rotation)
+    label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5 * sheet.zoom})
+
+
+def _legend(sheet: Sheet, axes: Axes, plot: Plot) -> None:
+    """Draw a legend below the axes, of the curves that are drawn, in the order of their ends."""
+    ends = {series.name: there[-1][1] for series in plot.series if (there := _points(series, plot.y))}
+    names = sorted(filter(None, ends), key=lambda name: -ends[name])
+    if not names:
+        return
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    under = -_LEGEND_GAP * sheet.pixels / axes.bbox.height
+    axes.legend(
+        [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
+        frameon=False, fontsize=SMALL * sheet.zoom, handlelength=1.6, labelspacing=0.3, borderpad=0,
+    )  # fmt: skip
 
 
 def _points(series: Series, y: PlotAxis) -> list[tuple[float, float]]:
     """Return the points of a series that are known and that the axis can show."""
     points = zip(series.xs, series.ys, strict=True)
     return [(x, value) for x, value in points if value is not None and not (y.log and value <= 0)]
+
+
+def _xs(plot: Plot) -> list[float]:
+    """Return the x of the points that are known, or of all if none is."""
+    return [x for one in plot.series for x, _ in _points(one, plot.y)] or [x for one in plot.series for x in one.xs]
+
+
+def _x_limits(plot: Plot) -> tuple[float, float]:
+    """Return the ends of the x axis."""
+    low, high = min(_xs(plot), default=1.0), max(_xs(plot), default=1.0)
+    return (low / _BEYOND_X, high * _BEYOND_X) if plot.x.log else _linear(plot.x, low, high)
+
+
+def _linear(axis: PlotAxis, low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a linear axis: those that it is given, or a little beyond the points."""
+    around = _AROUND * ((high - low) or abs(high) or 1.0)
+    low, high = (
+        end if given is None else given for given, end in zip(axis.limits, (low - around, high + around), strict=True)
+    )
+    return low, high
 
 
 def _limits(plot: Plot) -> tuple[float, float]:
@@ -253,55 +458,51 @@ def _limits(plot: Plot) -> tuple[float, float]:
         times = high / low
         beyond = max(times**_BEYOND, math.sqrt(_LEAST_TIMES / times))
         return low / beyond, high * beyond
-    around = _AROUND * ((high - low) or abs(high) or 1.0)
-    low, high = (
-        end if given is None else given for given, end in zip(plot.y.limits, (low - around, high + around), strict=True)
-    )
-    return low, high
+    return _linear(plot.y, low, high)
 
 
-def _finish(sheet: Sheet, axes: Axes, plot: Plot, xs: Sequence[float]) -> None:
-    """Set limits, ticks and labels for points with these x."""
+def log_ticks(xs: Sequence[float], base: int, most: int) -> list[float]:
+    """Return at most about ``most`` powers of a base between the least and the largest x, evenly spaced: from the least
+    power on and, where they need not be much farther apart, up to the largest one. Some x, if these are fewer than two
+    powers.
+    """
+    first = math.ceil(math.log(min(xs), base) - 1e-9)
+    last = math.floor(math.log(max(xs), base) + 1e-9)
+    if last <= first:
+        return sorted(set(xs))
+    step = math.ceil((last - first) / max(most - 1, 1))
+    step = next((one for one in range(step, 2 * step) if (last - first) % one == 0), step)
+    return [float(base**power) for power in range(first, last + 1, step)]
+
+
+def _finish(sheet: Sheet, axes: Axes, frame: _Frame) -> None:
+    """Set limits, ticks and labels."""
+    plot, xs = frame.plot, _xs(frame.plot)
     axes.set_xlabel(plot.x.label, size=SMALL * sheet.zoom, labelpad=2)
     axes.grid(True, color=_GRID, linewidth=0.6)
-    axes.set_xlim(*plot.x.limits)
-    low, high = _limits(plot)
+    axes.spines["bottom"].set_position(("outward", _BELOW_AXES * sheet.zoom))
     if base := plot.x.log:
         axes.set_xscale("log", base=base)
-        axes.set_xlim(min(xs) / 1.12, max(xs) * 1.12)
         apart = text_width(f"{max(xs):,.0f}", SMALL) + _BESIDE_TICK
-        by_powers = LogLocator(base, numticks=int(axes.bbox.width / sheet.pixels / apart))
-        has_power = max(xs) >= base * min(xs)
-        axes.xaxis.set_major_locator(by_powers if has_power else FixedLocator(sorted(set(xs)), nbins=4))
+        ticks = log_ticks(xs, base, int(frame.size[0] / apart))
+        axes.xaxis.set_major_locator(FixedLocator(ticks, nbins=None if max(xs) >= base * min(xs) else 4))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.minorticks_off()
+    (left, right), (low, high) = frame.limits
+    axes.set_xlim(left, right)
     if base := plot.y.log:
         axes.set_yscale("log", base=base)
         is_short = base == 10 and high < 10**_FEW_DECADES * low
         axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
+        axes.yaxis.minorticks_off()
+    if plot.y.log or plot.y.unit:
         unit = plot.y.unit or "{:g}".format
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))
-        axes.yaxis.minorticks_off()
     axes.set_ylim(low, high)
 
 
-def _mark(sheet: Sheet, axes: Axes, x: float, y: float, text: str) -> None:
-    """Draw a ring around a point, a thin line down to the x axis, and a remark beside it."""
-    across, down = _place(sheet, axes.transData.transform((x, y)))
-    _, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
-    sheet.page.plot([across, across], [down, bottom], color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
+def _mark(sheet: Sheet, across: float, down: float, bottom: float) -> None:
+    """Draw a ring around a point, and a thin line down to the x axis."""
+    ends = [down, bottom + _BELOW_AXES / POINTS]
+    sheet.page.plot([across, across], ends, color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     sheet.page.plot([across], [down], "o", markersize=8 * sheet.zoom, markerfacecolor="none", markeredgecolor=INK)
-    _write_up(sheet, axes, across, text)
-
-
-def _write_up(sheet: Sheet, axes: Axes, across: float, text: str) -> None:
-    """Write a remark upwards from the x axis, beside a line at ``across`` inches."""
-    right, bottom = _place(sheet, axes.transAxes.transform((1, 0)))
-    beside = 0.09 if across + 0.2 < right else -0.09
-    sheet.write(across + beside, bottom - 0.05, text, SMALL, rotation=90)
-
-
-def _place(sheet: Sheet, pixels: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the place of a pixel on the sheet, in inches."""
-    x, y = sheet.page.transData.inverted().transform(pixels)
-    return float(x), float(y)

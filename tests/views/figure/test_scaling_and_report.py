@@ -100,6 +100,9 @@ def test_the_sweep_draws_measures_and_theory():
     boxes = [text.get_window_extent(renderer) for text in sheet.page.texts]
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     assert not any(box.overlaps(axes.bbox) for box in boxes for axes in plots)
+    for axes in plots:
+        assert [axes.xaxis.get_ticklocs()[i] for i in (0, -1)] == [2, 32], "as the title says"
+        assert ("%" in axes.yaxis.get_major_formatter()(0.4)) == axes.get_title(loc="left").startswith("rows saturated")
     sheet.savefig(io.BytesIO(), dpi=40)
 
 
