@@ -48,12 +48,10 @@ def _fastest(spreads: Mapping[str, tuple[float, float]]) -> list[str]:
 
 
 def _fastest_text(fastest: Sequence[str]) -> str:
-    """Return "the fused kernel is fastest", or how many are that the spread of their runs does not tell apart."""
+    """Return "the fused kernel is fastest", or which are that the spread of their runs does not tell apart."""
     if len(fastest) == 1:
         return f"{fastest[0]} is fastest"
-    if len(fastest) == 2:
-        return f"{' and '.join(fastest)} are fastest, with overlapping spreads"
-    return f"the {len(fastest)} fastest have overlapping spreads"
+    return f"{', '.join(fastest[:-1])} and {fastest[-1]} are fastest, with overlapping spreads"
 
 
 def _smallest(peaks: Mapping[str, int]) -> str:

@@ -185,7 +185,8 @@ def test_the_title_says_what_is_known_of_times(show, order, times):
         (
             (0.0039, 0.0038, 0.0037, 0.0041),
             (2**24,) * 4,
-            "the 4 fastest have overlapping spreads; the fused kernel holds least memory",
+            "the A, the B, the C and the fused kernel are fastest, with overlapping spreads; the fused kernel holds "
+            "least memory",
         ),
     ],
 )

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -32,6 +32,7 @@ _LEGEND_LINE, _LEGEND_GAP = 0.135, 0.4  # inches: a line of a legend, above a le
 _ABREAST = 3  # most plots side by side
 _LEAST, _LEAST_NAMED = 1.9, 1.4  # inches: least width of axes, and of those with names at their side
 _SHAPE, _LEAST_HIGH, _MOST_HIGH = 0.8, 1.6, 2.4  # axes: height / width, limits of the height
+_HAIR = 0.01  # inches from the end of a curve to where a line to its name is beside the curve
 _TO_NAME, _NAME_LINE = 0.05, 0.125  # inches from the axes to the name of a curve; between two names
 _LEADER = 0.18  # inches of the lines from ends of curves to names that are not beside them
 _FROM_END = 0.15  # inches from the end of a curve to a name in the axes that needs no line to it
@@ -179,12 +180,21 @@ class Name:
     @property
     def leader(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """The line from beside the last point to the rectangle."""
+        return self._leader(_TO_NAME)
+
+    @property
+    def way(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The line from the last point to the rectangle, without the point."""
+        return self._leader(_HAIR)
+
+    def _leader(self, beside: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the line that begins so many inches beside the last point."""
         (x, y), box = self.end, self.box
         to = (
             min(max(x, box.x0 - 0.02), box.x1 + 0.02),
             min(max(y, box.y0), box.y1) if box.x0 <= x <= box.x1 else self.middle,
         )
-        share = min(_TO_NAME / (math.hypot(to[0] - x, to[1] - y) or 1.0), 1.0)
+        share = min(beside / (math.hypot(to[0] - x, to[1] - y) or 1.0), 1.0)
         return (x + share * (to[0] - x), y + share * (to[1] - y)), to
 
 
@@ -244,9 +254,9 @@ class _Frame:
         sides = [[(x, 0.0), (x, self.size[1])] for x in spans]
         return [Path([*points, points[-1]]) for points in (*self.curves.values(), *bands, *marks, *sides) if points]
 
-    def is_clear(self, leader: tuple[tuple[float, float], tuple[float, float]]) -> bool:
-        """Return whether a line to a name crosses no other line."""
-        path = Path(leader)
+    def is_clear(self, name: Name) -> bool:
+        """Return whether no line is between the end of a curve and its name."""
+        path = Path(name.way)
         return not any(line.intersects_path(path, filled=False) for line in self.lines)
 
     def has_room(self, box: Bbox, taken: Iterable[Bbox], right: float = 0.0) -> bool:
@@ -309,10 +319,11 @@ def name_places(plot: Plot, size: tuple[float, float]) -> list[Name] | None:
     for series in early:
         end, taken = ends[id(series)], [name.box for name in places]
         near = (_near(series, end, across, up) for across, up in _AROUND_END)
-        free = next((name for name in near if frame.has_room(name.box, taken) and frame.is_clear(name.leader)), None)
-        if free is None:
+        free = (name for name in near if frame.has_room(name.box, taken))
+        if (nearest := next(free, None)) is None:
             return None
-        places.append(free)
+        clear = next(filter(frame.is_clear, chain([nearest], free)), None)
+        places.append(clear or replace(nearest, has_leader=True))
     return places
 
 
