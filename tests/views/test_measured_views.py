@@ -459,6 +459,7 @@ def test_curves_that_lie_on_each_other_are_both_seen():
     assert below.get_linewidth() > above.get_linewidth() + 0.5
     assert below.get_markersize() > above.get_markersize()
     assert apart.get_linewidth() == above.get_linewidth()
+    assert [line.is_dashed() for line in (below, apart, above)] == [False, False, True]
 
 
 def test_a_curve_at_zero_does_not_lie_on_the_axis():

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain, combinations, product
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ from mhaviz.views.style import Style
 _COLOURS = ("#c2410c", "#a67c00", "#1d4e89", "#00806a", "#93418c")
 _MARKERS = ("o", "s", "^", "D", "v")
 _LINES = {"solid": "-", "dashed": "--", "dotted": ":", "dash-dotted": "-."}
+_GAPS = (0, (3.0, 3.0))  # of a curve on another one
 _GRID = "#e6e6e6"
 _LINE_WIDTH, _MARKER_SIZE = 1.2, 3.5  # points
 _WIDER, _LARGER = 0.9, 1.0  # points by which a curve, and its markers, are larger for each curve that lies on it
@@ -269,17 +270,15 @@ class _Frame:
             and not any(wide.overlaps(other) for other in taken)
         )
 
-    def covered(self) -> dict[int, int]:
-        """Return for each curve, by the ``id`` of the series, how many later ones lie on most of it."""
-        numbers = dict.fromkeys(self.curves, 0)
-        for i, below in enumerate(self.plot.series):
-            here = dict(self.curves.get(id(below), []))
-            for above in self.plot.series[i + 1 :]:
-                there = dict(self.curves.get(id(above), []))
-                near = sum(abs(here[x] - there[x]) <= _ON for x in here.keys() & there.keys())
-                if 2 * near > len(here) > 1:
-                    numbers[id(below)] += 1
-        return numbers
+    def on_each_other(self) -> list[tuple[Series, Series]]:
+        """Return the pairs of curves, a lower and a later one, which lies on most of it."""
+        pairs = []
+        for below, above in combinations(self.plot.series, 2):
+            here, there = (dict(self.curves.get(id(series), [])) for series in (below, above))
+            near = sum(abs(here[x] - there[x]) <= _ON for x in here.keys() & there.keys())
+            if 2 * near > len(here) > 1:
+                pairs.append((below, above))
+        return pairs
 
 
 def name_places(plot: Plot, size: tuple[float, float]) -> list[Name] | None:
@@ -368,8 +367,8 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, 
 
     ``at_ends``: whether names stand at the ends of the curves; otherwise they are in a legend.
 
-    Logarithmic axes end a little beyond the points. Of curves that lie on each other the lower ones are wider. Without
-    points, the plot says that nothing was measured.
+    Logarithmic axes end a little beyond the points. Of curves that lie on each other the lower ones are wider, and
+    the upper ones have gaps. Without points, the plot says that nothing was measured.
     """
     frame = _Frame(plot, box[2:])
     names = name_places(plot, frame.size) or [] if at_ends else []
@@ -377,14 +376,16 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, 
     axes = sheet.plot_axes(*box, fit_text(plot.title, right, BODY))
     axes.set_axisbelow(True)
     axes.set_zorder(-1)  # below the labels and marks, which are drawn on the page
-    points, covered = [_points(series, plot.y) for series in plot.series], frame.covered()
+    points, pairs = [_points(series, plot.y) for series in plot.series], frame.on_each_other()
     for series, there in zip(plot.series, points, strict=True):
         if there:
             xs, ys = zip(*there, strict=True)
-            wider = covered[id(series)]
+            wider = sum(below is series for below, _ in pairs)
+            has_gaps = any(above is series and above.line == below.line == "solid" for below, above in pairs)
             axes.plot(
-                xs, ys, color=_colour(series.colour), marker=_marker(series), linestyle=_LINES[series.line],
-                linewidth=(_LINE_WIDTH + _WIDER * wider) * sheet.zoom, clip_on=False, label=series.name,
+                xs, ys, color=_colour(series.colour), marker=_marker(series), label=series.name, clip_on=False,
+                linestyle=_GAPS if has_gaps else _LINES[series.line],
+                linewidth=(_LINE_WIDTH + _WIDER * wider) * sheet.zoom,
                 markersize=(_MARKER_SIZE + _LARGER * wider) * sheet.zoom,
             )  # fmt: skip
         if any(series.band):
