@@ -265,10 +265,7 @@ class Curves(Block):
 
     def pieces(self, begin: int, end: int) -> "Curves":
         """Return some plots."""
-        plots = self.plots[begin:end]
-        drawn = {series.name for plot in plots for series in plot.series}
-        keys = {name: about for name, about in self.keys.items() if name in drawn}
-        return replace(self, plots=plots, keys=keys)
+        return replace(self, plots=self.plots[begin:end])
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of the lines."""
