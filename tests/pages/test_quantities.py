@@ -32,7 +32,8 @@ def test_pictures_say_what_it_is(squares, show):
     written = texts(heatmap_figure(squares))
     assert "squared weight" in written
     assert any(text.startswith("squares of self-attention, s: ") for text in written)
-    assert "rows are queries, columns keys; squared: of each weight (nobody 2026)" in written, "rows have no sums"
+    reading = "rows are queries, columns keys; squared: of each weight (nobody 2026); blank: below 0.005"
+    assert reading in written, "rows have no sums"
     assert "squares of self-attention" in show(heatmap_view(squares), 80)
 
 

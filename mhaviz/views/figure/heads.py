@@ -268,10 +268,9 @@ class MosaicPart(Part):
         return replace(self, layout=replace(self.layout, queries=queries, keys=keys))
 
     def aligned(self, others: Sequence["MosaicPart"]) -> "MosaicPart":
-        """Return the part with its matrices aligned below those of other parts with as many side by side."""
-        alike = [one.layout for one in others if one.layout.columns == self.layout.columns]
-        room = max(layout.queries.room for layout in alike)
-        layout = replace(self.layout, queries=replace(self.layout.queries, room=room))
+        """Return the part with its cells in line with those of other parts: its first column, and all with as many."""
+        layout = replace(self.layout, queries=replace(self.layout.queries, room=max(one.left for one in others)))
+        alike = [one.layout for one in others if one.layout.columns == layout.columns]
         pitch = max(one.tile_width + one.gap for one in alike) if layout.columns > 1 else 0.0
         return replace(self, layout=layout.spread(pitch))
 
