@@ -47,6 +47,7 @@ _WIDEST_FOOT = 4.0  # most inches that a sheet is widened to for its foot
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
+_OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -82,6 +83,13 @@ class _Laid:
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
+    def shows(self) -> tuple[object, ...]:
+        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side."""
+        layouts = [layout for part, *_ in self.plan.places for one in part.pictures for layout in one.layouts]
+        shown = ((len(one.queries.marks), len(one.keys.marks), one.value_size is None, one.cells) for one in layouts)
+        return self.are_abreast, self.plan.notices, *shown
+
+    @property
     def are_abreast(self) -> bool:
         """Whether no row of a grid is broken."""
         return all(len(part.rows) == 1 for part, *_ in self.plan.places if isinstance(part, GridPart))
@@ -105,10 +113,28 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
 
     scales = resolve(page, {}, style)
     _lay_out(replace(page, blocks=page.blocks[:0]), style, scales)
+    if style.room == "slide" and style.font_size is None:
+        style = _legible_from_afar(page, style, scales)
     sheets = pages_in_room(page, laid_out)
     cells = {key: shape for sheet in sheets for key, shape in _lay_out(sheet, style, scales).cells.items()}
     scales = resolve_sheets(page, sheets, cells, style)
     return [draw_page(sheet, style, formats, scales) for sheet in sheets]
+
+
+def _legible_from_afar(page: Page, style: Style, scales: Scales) -> Style:
+    """Return the style of a slide with the largest letters with which it has all that it has with the usual ones.
+
+    Where all has no room on one slide, the letters are the usual ones.
+    """
+    try:
+        usual = _lay_out(page, style, scales)
+        for size in _OF_SLIDES if usual.fits else ():
+            larger = replace(style, font_size=size)
+            if (laid := _lay_out(page, larger, scales)).fits and laid.shows == usual.shows:
+                return larger
+    except ArgumentError:  # it is too wide
+        pass
+    return style
 
 
 def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:

@@ -201,3 +201,20 @@ def test_the_small_maps_of_many_layers_have_the_width_of_a_page(random_map, room
     left, _, _, top = enlarged.get_extent()
     assert (left > right) == is_beside
     assert is_beside or top > bottom
+
+
+@pytest.mark.parametrize(("n_heads", "room", "larger"), [(4, "slide", True), (4, "page", False), (12, "slide", True)])
+def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger):
+    weights = np.random.default_rng(0).dirichlet(np.ones(6), (n_heads, 6)).astype(np.float32)
+    tokens = [f"token{i}" for i in range(6)]
+    attention = Attention(Source("test"), (made_map(tokens, tokens, weights),))
+    (sheet,), (usual,) = (figures_of(attention, Style(room=room, font_size=size)) for size in (None, 8))
+    assert (min(letters(sheet)) > 1.2 * min(letters(usual))) == larger
+    assert sorted(texts(sheet)) == sorted(texts(usual))
+    assert len(letters(sheet)) == len(letters(usual)), "no number is lost"
+    inside(sheet)
+
+
+def test_what_has_no_room_on_a_slide_has_the_usual_letters():
+    for sheet in figures_of(record("matrices"), Style(room="slide", dpi=50)):
+        assert sheet.zoom == 1
