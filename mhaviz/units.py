@@ -1,4 +1,4 @@
-"""Numbers with units for people to read: bytes, counts, seconds and factors."""
+"""Numbers for people to read: bytes, counts, seconds, factors and shares."""
 
 
 def readable_bytes(size: float) -> str:
@@ -39,6 +39,13 @@ def readable_seconds(seconds: float, digits: int = 3) -> str:
 def readable_factor(factor: float) -> str:
     """Write a factor: 4.217 → "4.22 ×"; 11,840 → "11,800 ×"."""
     return f"{_rounded(factor, 3)} ×"
+
+
+def readable_share(share: float) -> str:
+    """Write a share from 0 to 1, with up to six decimals where two would make it none or all: 0.75 → "0.75", 0.998 →
+    "0.998", 1 → "1.00"."""
+    texts = [f"{share:.{decimals}f}" for decimals in range(2, 7)]
+    return next((text for text in texts if float(text) not in (0, 1) or share in (0, 1)), texts[-1])
 
 
 def _rounded(number: float, digits: int) -> str:

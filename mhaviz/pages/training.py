@@ -1,5 +1,6 @@
 """Pages of a translator's training and of its evaluation."""
 
+import math
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import TypeVar
@@ -9,8 +10,10 @@ from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Ta
 from mhaviz.pages.registry import shown
 from mhaviz.results.attention import head_name
 from mhaviz.results.training import Evaluation, LearningPoint, Training
+from mhaviz.units import readable_share
 
 _T = TypeVar("_T")
+_PERCENT = "{:.1%}".format
 _ROWS, _BAR = 20, 20  # rows of a table, and characters of a bar
 
 
@@ -42,7 +45,7 @@ def _points(points: Sequence[LearningPoint], score_name: str, notes: str) -> Tab
         Column("step", "{:,}".format, is_key=True),
         Column("loss", "{:.3f}".format),
         Column("", align="left", bar=_BAR),
-        Column(score_name, "{:.2f}".format),
+        Column(score_name, readable_share),
         Column("", align="left", bar=_BAR),
     )
     rows = [(point.step, point.loss, point.loss / most, point.score, point.score) for point in evenly(points, _ROWS)]
@@ -51,29 +54,55 @@ def _points(points: Sequence[LearningPoint], score_name: str, notes: str) -> Tab
 
 @shown(Evaluation)
 def evaluation_page(evaluation: Evaluation) -> Page:
-    """Return the page of the model's scores, and of the alignment error rate of each head and of their mean."""
+    """Return the page of the model's scores, and of how well each head, and their mean, align words."""
     e = evaluation
     number = counted(e.sentences, "held-out sentence" if e.held_out else "sentence")
-    title = f"{e.source.model}, {number}: {e.score_name} {e.score:.3f}, perplexity {e.perplexity:,.3f}"
-    blocks: list[Text | Table] = [Text((_alignment_text(e),), "subtitle")]
-    if e.alignment is not None:
-        heads = sorted(enumerate(e.alignment.heads), key=itemgetter(1))  # the best first, with the longest bar
-        # The last is the error rate of the averaged weights, not the mean of the heads' error rates.
-        rates = [*((head_name(0, i), rate) for i, rate in heads), ("heads averaged", e.alignment.mean)]
-        columns = (
-            Column("weights of", align="left", is_key=True),
-            Column("error rate", "{:.3f}".format, is_key=True),
-            Column("1 − error rate", align="left", bar=_BAR),
-        )
-        blocks.append(Table(columns, tuple((name, rate, 1 - rate) for name, rate in rates)))
-    return Page(title, tuple(blocks), e.source.footnote)
+    perplexity = f"perplexity {e.perplexity:,.2f}"
+    scores = f"{e.source.model}, {number}: {e.score_name} {readable_share(e.score)}, {perplexity}"
+    if e.alignment is None:
+        why = "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
+        return Page(scores, (Text((why,), "subtitle"),), e.source.footnote)
+    right = [1 - rate for rate in e.alignment.heads]
+    heads = sorted(((head_name(0, i), share) for i, share in enumerate(right)), key=itemgetter(1), reverse=True)
+    # The last is that of the averaged weights, not the mean of the heads' shares.
+    rows = tuple((name, share, share) for name, share in (*heads, ("heads averaged", 1 - e.alignment.mean)))
+    columns = (
+        Column("weights of", align="left", is_key=True),
+        Column("links that agree", _PERCENT, is_key=True),
+        Column("", align="left", bar=_BAR),
+    )
+    best = f"best: by more than two standard errors of the difference, of {counted(e.alignment.links, 'gold link')}"
+    meanings = (
+        "links that agree: of those of the largest weights and the gold ones, 1 − alignment error rate; 100% if "
+        "each word's largest weight is on its translation",
+        *([best] if len(heads) > 1 else []),
+    )
+    blocks = Text((scores,), "subtitle"), Table(columns, rows, notes="\n".join(meanings))
+    return Page(_aligned(heads, e.alignment.links), blocks, e.source.footnote)
 
 
-def _alignment_text(evaluation: Evaluation) -> str:
-    """Return what an alignment error rate is, or why there is none."""
-    if evaluation.alignment is not None:
-        return "alignment error rate of source-target attention: 0 if each word's largest weight is on its translation"
-    return "no alignment error rate: none of these pairs has a gold alignment, a third column of i-j links"
+def _aligned(heads: Sequence[tuple[str, float]], links: int) -> str:
+    """Return the title of an evaluation: which head aligns words best, as far as so many links tell it from the next.
+
+    Args:
+        heads: name of each head and its share of links that agree, the best first.
+        links: number of gold links.
+    """
+    (name, best), *others = heads
+    if not others:
+        return f"{name} aligns words: {_PERCENT(best)} of its and the gold links agree"
+    like = [(name, share) for name, share in heads if best - share <= 2 * _standard_error(best, share, links)]
+    if len(like) == 1:
+        second = _PERCENT(others[0][1])
+        return f"{name} aligns words best: {_PERCENT(best)} of its and the gold links agree; of the next head, {second}"
+    names = [name for name, _ in like]
+    shares = " to ".join(dict.fromkeys(_PERCENT(share) for share in (like[-1][1], best)))
+    return f"No head aligns words best: of {', '.join(names[:-1])} and {names[-1]}, {shares} of the links agree"
+
+
+def _standard_error(one: float, other: float, links: int) -> float:
+    """Return the standard error of the difference of two shares of so many links, as if these were independent."""
+    return math.sqrt((one * (1 - one) + other * (1 - other)) / links)
 
 
 def evenly(things: Sequence[_T], most: int) -> list[_T]:

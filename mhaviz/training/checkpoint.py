@@ -24,6 +24,7 @@ from mhaviz.layer.transformer import Translator
 from mhaviz.results.result import Source
 from mhaviz.results.training import LearningPoint, Training
 from mhaviz.training.corpus import Corpus, Pair
+from mhaviz.units import readable_share
 
 FORMAT = 1
 TASK: Literal["translation"] = "translation"
@@ -123,7 +124,9 @@ class Checkpoint:
         """
         corpus = repr(self.corpus)[1:-1]  # a footnote is one line, whatever the file is called
         scored = f"{self.scored:,} of {self.sentences[1]:,} held out"
-        score = f", {SCORE} {self.milestones[-1].score:.2f} on {scored}" if pairs and self.milestones else ""
+        score = (
+            f", {SCORE} {readable_share(self.milestones[-1].score)} on {scored}" if pairs and self.milestones else ""
+        )
         cut_off = "" if all(pair.ended for pair in pairs) else "; a translation did not end and was cut off"
         footnote = (
             f"{TASK}, learnt in {self.step:,} steps from {corpus:.60}{score}; d_model {self.sizes.d_model}, "

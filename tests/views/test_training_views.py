@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from io import BytesIO, StringIO
@@ -12,10 +13,12 @@ from hostile import ACTING
 from matplotlib.colors import ListedColormap, to_hex
 from PIL import Image
 
+from mhaviz.pages.registry import page_of
 from mhaviz.pages.training import evenly
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
+from mhaviz.training.corpus import Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.views import animation
 from mhaviz.views.animation import write_gif
@@ -89,26 +92,58 @@ def test_one_point_is_a_picture():
 
 def test_an_evaluation_in_the_terminal(show):
     shown = show(view_of(evaluation()))
-    assert "20 held-out sentences: exact match 0.750, perplexity 1.500" in shown
+    assert "20 held-out sentences: exact match 0.75, perplexity 1.50" in shown
     assert "L0 H0" in shown
-    assert "0.500" in shown
+    assert "50.0%" in shown
     (mean,) = (line for line in shown.splitlines() if "heads averaged" in line)
-    assert "0.125" in mean
+    assert "87.5%" in mean
     assert "L0 H0" not in show(view_of(evaluation(alignment=False)))
     assert show(view_of(evaluation()), encoding="ascii").isascii()
     assert max(map(len, show(view_of(evaluation()), width=40).splitlines())) <= 40
 
 
 def test_an_evaluation_as_a_figure():
-    """The best head, which has the lowest error rate, is first and has the longest bar; then the heads averaged."""
+    """The best head is first and has the longest bar; then the heads averaged. A bar is as long as the number says."""
     sheet = figure_of(evaluation())
     widths = [bar.get_width() for bar in sheet.page.patches]
     np.testing.assert_allclose(np.array(widths) / widths[0], np.array([0.75, 0.5, 0.875]) / 0.75)
     heads = {text.get_text(): text.get_position()[1] for text in sheet.page.texts}
     assert heads["L0 H1"] < heads["L0 H0"] < heads["heads averaged"]
     assert to_hex(sheet.page.patches[-1].get_facecolor()) == ACCENT
-    assert {"L0 H0", "0.500", "heads averaged", "0.125"} <= set(texts(sheet))
+    printed = [float(text.rstrip("%")) / 100 for text in texts(sheet) if re.fullmatch(r"[\d.]+%", text)]
+    np.testing.assert_allclose(printed, [0.75, 0.5, 0.875])
+    assert {"L0 H0", "heads averaged"} <= set(texts(sheet))
+    assert not any("\\x0a" in text for text in texts(sheet)), "notes are lines"
     assert not figure_of(evaluation(alignment=False)).page.patches
+
+
+@pytest.mark.parametrize(
+    ("errors", "links", "title"),
+    [
+        (
+            (0.4, 0.013, 0.023),
+            4426,
+            "L0 H1 aligns words best: 98.7% of its and the gold links agree; of the next head, 97.7%",
+        ),
+        ((0.4, 0.013, 0.02), 44, "No head aligns words best: of L0 H1 and L0 H2, 98.0% to 98.7% of the links agree"),
+        ((0.5, 0.5), 10**6, "No head aligns words best: of L0 H0 and L0 H1, 50.0% of the links agree"),
+        ((0.25,), 40, "L0 H0 aligns words: 75.0% of its and the gold links agree"),
+        ((0.0, 1.0), 1, "L0 H0 aligns words best: 100.0% of its and the gold links agree; of the next head, 0.0%"),
+    ],
+)
+def test_the_title_says_which_head_aligns_best_or_that_none_does(errors, links, title):
+    assert page_of(replace(evaluation(), alignment=AlignmentErrors(errors, 0.1, links))).title == title
+
+
+def test_scores_are_written_alike():
+    """With two decimals, and with more where these would be 1 and the score is not."""
+    shares = {1.0: "1.00", 0.75: "0.75", 0.998: "0.998", 0.99999: "0.99999", 0.0: "0.00", 0.004: "0.004"}
+    for share, text in shares.items():
+        said = page_of(replace(evaluation(alignment=False), score=share)).title
+        assert said.endswith(f"exact match {text}, perplexity 1.50")
+        milestones = (LearningPoint(10, 1.0, share),)
+        source = replace(translation(), milestones=milestones).source(torch.device("cpu"), [Pair(("a",), ("b",))])
+        assert f"exact match {text} on 50 of 500 held out" in source.footnote
 
 
 def test_data():

@@ -15,6 +15,7 @@ from mhaviz.cli.shared.models import PlainDevice, model_option
 from mhaviz.errors import ArgumentError, MhavizError, StoppedError
 from mhaviz.files.writing import write_whole
 from mhaviz.pages.registry import RESULT_SUFFIXES
+from mhaviz.units import readable_share
 from mhaviz.views.formats import check_outputs
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _train(trainer: "Trainer", path: Path, film: "Film | None", quiet: bool) -> 
                     saved = taken.step
                     if film is not None:
                         film.expose()
-                score = f", {SCORE} {checkpoint.milestones[-1].score:.2f}" if checkpoint.step else ""
+                score = f", {SCORE} {readable_share(checkpoint.milestones[-1].score)}" if checkpoint.step else ""
                 on_progress(taken.step / total, f"{taken.step:,}/{total:,}, loss {taken.loss:.2f}{score}")
     except (KeyboardInterrupt, MhavizError) as error:
         kept = f"{path} holds step {saved:,}" if saved else "nothing new was saved"

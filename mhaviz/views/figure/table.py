@@ -70,7 +70,7 @@ class TablePart(Part):
 
     def note_lines(self, width: float) -> list[str]:
         """Return the notes as lines of at most ``width`` inches."""
-        return wrap(self.table.notes, width / DRAWN_WIDER, SMALL) if self.table.notes else []
+        return [line for note in self.table.notes.splitlines() for line in wrap(note, width / DRAWN_WIDER, SMALL)]
 
     @property
     def last_cells(self) -> float:

@@ -168,7 +168,7 @@ def test_tables_are_whole(name):
     assert not narrow.notices
     headings = {
         "explanation": {"q·k", "weight", "strongest features", "‖a v‖"},
-        "evaluation": {"weights of", "error rate"},
+        "evaluation": {"weights of", "links that agree"},
     }
     assert headings[name] <= set(texts(narrow))
     assert len(narrow.page.patches) == len(wide.page.patches), "as many bars"
