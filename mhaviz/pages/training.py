@@ -28,12 +28,12 @@ def training_page(training: Training) -> Page:
     steps = tuple(float(point.step) for point in training.points)
     losses = tuple(point.loss for point in training.points)
     scores = tuple(point.score for point in training.points)
-    x = PlotAxis("step", limits=(0, training.steps))
+    x = PlotAxis("step", unit="{:,.0f}".format, limits=(0, training.steps))
     shares = PlotAxis(limits=(0, 1))
     loss_axis = PlotAxis(log=10) if min(losses, default=0) > 0 else shares
     plots = (
         Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
-        Plot(scored, (Series("", steps, scores, 2, 0),), x, shares),
+        Plot(scored, (Series("", steps, scores, 2, 2),), x, shares),
     )
     blocks = (Curves(plots, _points(training.points, training.score_name, scored)),)
     return Page(title, blocks, training.source.footnote)

@@ -74,6 +74,8 @@ def test_a_training_as_a_figure():
     np.testing.assert_array_equal(score.lines[0].get_ydata(), [0, 0.25, 0.5, 0.75])
     assert loss.get_yscale() == "log"
     assert score.get_ylim() == (0, 1)
+    assert loss.lines[0].get_marker() != score.lines[0].get_marker()
+    assert loss.xaxis.get_major_formatter()(1200.0) == "1,200", "as in the terminal"
     assert "exact match, 50 held-out sentences" in score.get_title(loc="left")
     assert "made by a test" in texts(sheet)
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, product
@@ -500,6 +500,8 @@ def _finish(sheet: Sheet, axes: Axes, frame: _Frame) -> None:
         axes.xaxis.set_major_locator(FixedLocator(ticks, nbins=None if max(xs) >= base * min(xs) else 4))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.minorticks_off()
+    elif plot.x.unit:
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick_text(plot.x.unit)))
     (left, right), (low, high) = frame.limits
     axes.set_xlim(left, right)
     if base := plot.y.log:
@@ -508,9 +510,13 @@ def _finish(sheet: Sheet, axes: Axes, frame: _Frame) -> None:
         axes.yaxis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if is_short else (1.0,), numticks=_MOST_TICKS))
         axes.yaxis.minorticks_off()
     if plot.y.log or plot.y.unit:
-        unit = plot.y.unit or "{:g}".format
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+ ", " ", unit(y))))
+        axes.yaxis.set_major_formatter(FuncFormatter(_tick_text(plot.y.unit or "{:g}".format)))
     axes.set_ylim(low, high)
+
+
+def _tick_text(unit: Callable[[float], str]) -> Callable[[float, object], str]:
+    """Return what formats the numbers at ticks: without decimals that are zeros, "1 ms"."""
+    return lambda number, _: re.sub(r"\.0+ ", " ", unit(number))
 
 
 def _mark(sheet: Sheet, across: float, down: float, bottom: float) -> None:
