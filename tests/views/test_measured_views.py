@@ -470,7 +470,7 @@ def test_a_curve_at_zero_does_not_lie_on_the_axis():
     sheet.draw_without_rendering()
     curve, axis = axes.lines[0], axes.spines["bottom"]
     at_zero = axes.transData.transform((1, 0))[1]
-    between = (at_zero - axis.get_window_extent().y0) * 72 / sheet.dpi
+    between = (at_zero - axis.get_spine_transform().transform((0, 0))[1]) * 72 / sheet.dpi
     assert between > (curve.get_markersize() + axis.get_linewidth()) / 2
 
 

@@ -209,7 +209,8 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
     tokens = [f"token{i}" for i in range(6)]
     attention = Attention(Source("test"), (made_map(tokens, tokens, weights),))
     (sheet,), (usual,) = (figures_of(attention, Style(room=room, font_size=size)) for size in (None, 8))
-    assert (min(letters(sheet)) > 1.2 * min(letters(usual))) == larger
+    labels = [max(text.get_fontsize() for text in one.page.texts if text.get_text() in tokens) for one in (sheet, usual)]
+    assert (labels[0] > 1.2 * labels[1]) == larger
     assert sorted(texts(sheet)) == sorted(texts(usual))
     assert len(letters(sheet)) == len(letters(usual)), "no number is lost"
     inside(sheet)
