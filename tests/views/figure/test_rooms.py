@@ -61,7 +61,7 @@ def test_a_picture_fits_its_room(name, room, n_files):
         assert across == pytest.approx(width, abs=0.03)
         assert down <= height + 0.03
         assert min(letters(sheet)) >= 6 - 1e-6
-        assert max(text.get_fontsize() for text in sheet.page.texts) <= sheet.title_size, (
+        assert max(text.get_fontsize() for text in sheet.page.texts) <= sheet.title_size * sheet.zoom, (
             "no heading is larger than the title"
         )
         inside(sheet)
@@ -209,7 +209,9 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
     tokens = [f"token{i}" for i in range(6)]
     attention = Attention(Source("test"), (made_map(tokens, tokens, weights),))
     (sheet,), (usual,) = (figures_of(attention, Style(room=room, font_size=size)) for size in (None, 8))
-    labels = [max(text.get_fontsize() for text in one.page.texts if text.get_text() in tokens) for one in (sheet, usual)]
+    labels = [
+        max(text.get_fontsize() for text in one.page.texts if text.get_text() in tokens) for one in (sheet, usual)
+    ]
     assert (labels[0] > 1.2 * labels[1]) == larger
     assert sorted(texts(sheet)) == sorted(texts(usual))
     assert len(letters(sheet)) == len(letters(usual)), "no number is lost"
