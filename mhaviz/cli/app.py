@@ -32,7 +32,7 @@ DONE, COULD_NOT, WRONG_COMMAND_LINE = 0, MhavizError.status, ArgumentError.statu
 COMMANDS = {
     "heatmap": "Draw the attention weights of every head.",
     "record": "Run a PyTorch program, and draw the attention weights that it computes.",
-    "embeddings": "Show what the first layer reads: the embeddings and positions of a sentence, and X, made of them.",
+    "embeddings": "Show what the first layer reads, X, beside the embeddings and positions of a sentence.",
     "trace-shapes": "Show the shape of every tensor of the layer, from the input to the output.",
     "explain": "Explain one query of one head, feature by feature and key by key.",
     "matrices": "Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.",
