@@ -162,7 +162,7 @@ class Result(ShortRepr):
             style: looks; those that are left out, or None, are chosen:
 
                 - cmap: "ink", from white to dark blue, or a colormap of matplotlib.
-                - dpi: pixels an inch.
+                - dpi: pixels an inch; 150, in the column or page of a paper 300.
                 - columns: number of heads side by side.
                 - vmax: number that gets the darkest colour.
                 - log: whether the colour scale is logarithmic.

@@ -11,6 +11,7 @@ from mhaviz.pages.colormaps import DIVERGING, INK
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches
+_ON_SCREEN, _OF_PAPER = 150, 300  # pixels an inch
 ROOMS = {"slide": (13.3, 7.5), "column": (3.3, 9.0), "page": (6.5, 9.0)}  # inches, width and height
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
 _KINDS: Mapping[str, tuple[type, str]] = {
@@ -39,7 +40,7 @@ class Style:
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.
-        dpi: pixels an inch.
+        dpi: pixels an inch; None: 300 in the column or page of a paper, as journals ask for, else 150.
         columns: number of heads side by side; None: as many as fit.
         vmax: number that gets the darkest colour: a weight of at most 1, or, for other quantities, any number; None:
             chosen so that most of the attention lies below it.
@@ -56,7 +57,7 @@ class Style:
     """
 
     cmap: str = INK
-    dpi: int = 150
+    dpi: int | None = None
     columns: int | None = None
     vmax: float | None = None
     log: bool = False
@@ -96,6 +97,11 @@ class Style:
         for name, length, (shortest, longest), unit in lengths:
             if length is not None and not shortest <= length <= longest:
                 raise ArgumentError(f"{parameter(name)}: expected {shortest:g} to {longest:g} {unit}, got {length:.4g}")
+
+    @property
+    def pixels(self) -> int:
+        """Pixels an inch."""
+        return self.dpi or (_OF_PAPER if self.room in ("column", "page") else _ON_SCREEN)
 
     @property
     def is_narrow(self) -> bool:

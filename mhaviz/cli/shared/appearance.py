@@ -24,7 +24,9 @@ class PictureOptions:
             "--for", metavar="slide|column|page", help="Fits a slide, column or page: in files, or a PDF's pages."
         ),
     ] = None
-    dpi: Annotated[int, look_option(help="Pixels per inch.")] = Style.dpi
+    dpi: Annotated[
+        int | None, look_option(help="Pixels per inch: 150, in a column or page 300.", show_default=False)
+    ] = Style.dpi
     width: Annotated[
         Any,
         look_option(

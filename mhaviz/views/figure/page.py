@@ -146,8 +146,8 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     across, down = (style.width, None) if style.room is None else ROOMS[style.room]
     if across is not None:  # the document around it has margins
         crop = MARGIN - _LEAST_MARGIN
-    width = None if across is None else snap(across / zoom, style.dpi * zoom) + 2 * crop
-    given = {**vars(style), "dpi": round(style.dpi * zoom), "width": width}
+    width = None if across is None else snap(across / zoom, style.pixels * zoom) + 2 * crop
+    given = {**vars(style), "dpi": round(style.pixels * zoom), "width": width}
     if down is not None:
         most = down / zoom + 2 * crop
     elif page.fits_paper and width is None:
@@ -192,8 +192,10 @@ def draw_page(
     laid = _lay_out(page, style, scales)
     page, plan, scales, fonts, zoom = laid.page, laid.plan, laid.scales, laid.fonts, laid.zoom
     is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
-    style, asked = laid.style, laid.style.dpi
-    while style.dpi > (allowed := most_dpi(plan.width, plan.height)):  # another dpi moves cells to other whole pixels
+    style, asked = laid.style, laid.style.pixels
+    while style.pixels > (
+        allowed := most_dpi(plan.width, plan.height)
+    ):  # another dpi moves cells to other whole pixels
         if allowed < LEAST_DPI:
             maps = [m for block in heads(page.blocks) for m in block.maps]
             got, advice = "", "save it as data"
@@ -205,7 +207,7 @@ def draw_page(
             raise ArgumentError(f"expected a picture of {PAGE_LIMIT}, got at least {size}{got}; {advice}")
         style = replace(style, dpi=allowed)
         plan = _plan(page, scales, fonts, style)
-    sheet = Sheet(plan.width, plan.height, style.dpi, fonts, zoom, crop, title_size(_titles(plan), fonts))
+    sheet = Sheet(plan.width, plan.height, style.pixels, fonts, zoom, crop, title_size(_titles(plan), fonts))
     sheet.notices += plan.notices
     if is_on_paper and any(inches > most / zoom + ROUNDING for inches, most in zip(plan.size, _PAPER, strict=True)):
         size = " × ".join(f"{inches * zoom:.1f}" for inches in plan.size)
@@ -218,8 +220,8 @@ def draw_page(
             + f"; {parameter('room')} divides it" * is_accepted("room")
             + "; a .html file has all on one page" * (".html" in formats)
         )
-    if style.dpi < asked:
-        fewer = f"{style.dpi / zoom:.0f} dpi instead of {asked / zoom:.0f}"
+    if style.pixels < asked:
+        fewer = f"{style.pixels / zoom:.0f} dpi instead of {asked / zoom:.0f}"
         sheet.notices.append(f"drawn at {fewer}: a picture has {PAGE_LIMIT}")
     if plan.title:
         sheet.page_title(plan.title)
@@ -287,7 +289,7 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot or -_UNDER) + MARGIN
     of_heads = sum(part.heads_height for part, *_ in places)
-    size = snap(width, style.dpi), snap(height, style.dpi)
+    size = snap(width, style.pixels), snap(height, style.pixels)
     return _Plan(tuple(places), title, remark, *size, of_heads, tuple(notices))
 
 

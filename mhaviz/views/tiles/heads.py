@@ -30,7 +30,7 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
     columns, longest = style.columns or block.across, max(len(m.rows), len(m.columns))
     space = Space(
         room.ruler,
-        style.dpi,
+        style.pixels,
         columns,
         MOST_WIDTH - 2 * MARGIN - room.taken,
         MOST_HEIGHT / room.stacked,

@@ -21,7 +21,7 @@ _BEFORE_CELLS = 0.04  # inches between the last note and the cells
 
 def numbers_layout(block: Matrices, room: Room) -> Layout:
     """Lay out panels across the page, with a number of columns that leaves few empty places in the last row."""
-    dpi, panels, ruler, counts = room.style.dpi, block.panels, room.ruler, room.of_numbers
+    dpi, panels, ruler, counts = room.style.pixels, block.panels, room.ruler, room.of_numbers
     n_keys = len(block.columns)
     left = snap(widest(ruler, block.rows.tokens.texts, BODY) + APART + NAME, dpi)
     across = room.width - left + GAP

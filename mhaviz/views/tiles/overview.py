@@ -33,7 +33,7 @@ def is_film(block: Matrices) -> bool:
 
 def overview_layout(block: Matrices, room: Room) -> Layout:
     """Lay out the small maps, and the enlarged map in the width that they leave, or below them."""
-    m, dpi, n_columns = block.maps[0], room.style.dpi, block.most_across
+    m, dpi, n_columns = block.maps[0], room.style.pixels, block.most_across
     longest = max(len(m.rows), len(m.columns))
 
     def enlarged(side: float) -> Layout:

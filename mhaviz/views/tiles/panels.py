@@ -27,7 +27,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     """Lay out small matrices, with titles over each, and with room for a column of token ids if there are any."""
     style, ruler, panels, across = room.style, room.ruler, block.panels, block.most_across
     titles = max(ruler.width(panel.title, SMALL, bold=True) for panel in panels) * DRAWN_WIDER
-    space = Space(ruler, style.dpi, names=block.names)
+    space = Space(ruler, style.pixels, names=block.names)
     is_whole_page = style.heads_height is not None and style.room is None  # which no other page can relieve
     alike = block.alike or ((block.rows, block.columns),)
     labels = max(widest(ruler, ruler.labels(rows.tokens.texts), BODY) for rows, _ in alike) + space.beside_name
@@ -68,7 +68,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
             most = max(int(width / (max(titles, shape[1] * len(block.columns)) + GAP)), 1)
             across = _balanced(min(most, block.most_across), block.most_across)
         columns = across if style.width else block.most_across
-        space = Space(ruler, style.dpi, columns, least_tile=math.inf, names=("", ""), shape=shape)
+        space = Space(ruler, style.pixels, columns, least_tile=math.inf, names=("", ""), shape=shape)
         text_length = max(text_length, _NUMBER)
     space = replace(space, text_length=text_length)
     if len(alike) > 1:
@@ -80,7 +80,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         has_room = max(ruler.width(text, LEAST_LABEL) for text in found) <= _INTO_LINES * layout.keys.cell
         layout = replace(layout, value_size=LEAST_LABEL if has_room else None)
     if block.ids:
-        left = snap(layout.queries.room + ids_width(block, layout.label_size, ruler) + _AFTER_IDS, style.dpi)
+        left = snap(layout.queries.room + ids_width(block, layout.label_size, ruler) + _AFTER_IDS, style.pixels)
         layout = replace(layout, queries=replace(layout.queries, room=left))
     pitch = titles + GAP
     return layout.spread(pitch if style.width is None else min(pitch, width / across))

@@ -29,12 +29,12 @@ def patches_layout(block: Matrices, room: Room) -> Layout:
     high *= _COLUMN * (style.width or PAGE_WIDTH) if style.is_narrow else _HIGH
     space = Space(
         ruler,
-        style.dpi,
+        style.pixels,
         style.columns,
         width,
         high,
         fills=True,
-        larger=_MOST * style.dpi,  # from cells of a pixel
+        larger=_MOST * style.pixels,  # from cells of a pixel
         tile=_MOST,
         are_square=True,
         has_labels=False,
@@ -43,13 +43,13 @@ def patches_layout(block: Matrices, room: Room) -> Layout:
     if block.most_across < n and not style.columns:
         names = (title.rpartition(" ")[0] for title in titles[:: block.most_across])
         left = max(ruler.width(name, SMALL) for name in names) * DRAWN_WIDER + BESIDE_LABEL
-        gap = snap(_BETWEEN, style.dpi)
+        gap = snap(_BETWEEN, style.pixels)
         space = replace(
             space,
             columns=block.most_across,
             height=max(high, _LEAST * -(-n // block.most_across)),
             least_tile=0.0,
-            left=snap(left, style.dpi),
+            left=snap(left, style.pixels),
             gap=gap,
             title=0.0,
             below=gap,

@@ -221,3 +221,12 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
 def test_what_has_no_room_on_a_slide_has_the_usual_letters():
     for sheet in figures_of(record("matrices"), Style(room="slide", dpi=50)):
         assert sheet.zoom == 1
+
+
+@pytest.mark.parametrize(("looks", "dpi"), [
+    ({}, 150), ({"room": "slide"}, 150), ({"room": "column"}, 300), ({"room": "page"}, 300),
+    ({"room": "column", "dpi": 150}, 150),
+])  # fmt: skip
+def test_what_is_printed_has_the_pixels_that_journals_ask_for(looks, dpi):
+    (sheet,) = figures_of(record("1"), Style(**looks))
+    assert sheet.dpi == pytest.approx(dpi, rel=0.01)
