@@ -76,7 +76,7 @@ class Block:
         return 1
 
     def pieces(self, begin: int, end: int) -> "Block":
-        """Return the pieces from ``begin`` to ``end``, which are drawn from no others."""
+        """Return the pieces from ``begin`` to ``end`` as a block."""
         return self
 
     def texts_of_users(self) -> Iterator[str]:
@@ -153,12 +153,15 @@ class Table(Block):
 
     @property
     def n_pieces(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
+        """Number of rows that are shown."""
+        return len(self.limited()[0].rows)
 
     def pieces(self, begin: int, end: int) -> "Table":
-        """Return some rows."""
-        return replace(self, rows=self.rows[begin:end], most=None)
+        """Return some of the rows that are shown; the last have the notes."""
+        is_last = end == self.n_pieces
+        rest = self.rows[self.n_pieces :] if is_last else ()
+        rows = self.rows[begin:end] + rest
+        return replace(self, rows=rows, most=len(rows) - len(rest), notes=self.notes if is_last else "")
 
     def limited(self) -> tuple["Table", str]:
         """Return the table with the rows to show, and a text that counts the others; "" if there are none."""
@@ -302,6 +305,7 @@ class Dots(Block):
         label: name of the numbers, below their axis.
         text: formats a number.
         notes: explanation of whiskers and lines, below the plot.
+        shared: dots of other plots whose axis it shares, as pieces of one plot do.
     """
 
     table: Table
@@ -309,6 +313,7 @@ class Dots(Block):
     label: str
     text: Callable[[float], str]
     notes: str = ""
+    shared: tuple[Dot, ...] = ()
 
     is_explained = True
 
@@ -324,7 +329,14 @@ class Dots(Block):
 
     def pieces(self, begin: int, end: int) -> "Dots":
         """Return some dots."""
-        return replace(self, dots=self.dots[begin:end])
+        return replace(self, dots=self.dots[begin:end], shared=self.shared or self.dots)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Least and largest number on the axis, which begins or ends at 0."""
+        known = (n for dot in self.shared or self.dots for n in (dot.value, dot.low, dot.high, dot.chance))
+        numbers = [0.0, *(number for number in known if not math.isnan(number))]
+        return min(numbers), max(numbers)
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the remarks beside the dots."""
@@ -374,7 +386,7 @@ def _nothing(_: Cells) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matrices(Block):
     """Matrices of one shape, drawn as heatmaps side by side: the heads of attention maps, or any others.
 
@@ -480,7 +492,7 @@ class Grid(Block):
     @property
     def n_abreast(self) -> int:
         """Most matrices side by side in a row."""
-        return max(sum(block.n_abreast for block in row if block) for row in self.rows)
+        return max((sum(block.n_abreast for block in row if block) for row in self.rows), default=0)
 
     @property
     def n_pieces(self) -> int:

@@ -142,7 +142,7 @@ class Outline(NamedTuple):
     colour: Literal["black", "orange", "blue", "fine"] = "black"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """One matrix to be drawn as a heatmap.
 

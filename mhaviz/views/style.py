@@ -1,5 +1,6 @@
 """Style: what a user may choose about the look of pictures."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -8,6 +9,7 @@ from typing import Any
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.colormaps import DIVERGING, INK
+from mhaviz.views.measures import MARGIN, PAGE_WIDTH
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches
@@ -102,6 +104,16 @@ class Style:
     def pixels(self) -> int:
         """Pixels an inch."""
         return self.dpi or (_OF_PAPER if self.room in ("column", "page") else _ON_SCREEN)
+
+    @property
+    def most_across(self) -> float:
+        """Inches between the margins; infinity where the page has no width."""
+        return math.inf if self.width is None else self.width - 2 * MARGIN
+
+    @property
+    def across(self) -> float:
+        """Inches between the margins, or those of a page of many pictures where it has no width."""
+        return (self.width or PAGE_WIDTH) - 2 * MARGIN
 
     @property
     def is_narrow(self) -> bool:

@@ -17,7 +17,7 @@ from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
-from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, POINTS, SMALL
+from mhaviz.views.measures import BODY, DRAWN_WIDER, POINTS, SMALL
 from mhaviz.views.style import Style
 
 # Distinct with any colour blindness, and in grey by their markers. After Okabe and Ito 2008, darkened for thin lines.
@@ -114,7 +114,7 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
 
     Names stand at the ends of the curves if in every plot they have room there. Otherwise, below each plot is a legend.
     """
-    room = (style.width or PAGE_WIDTH) - 2 * MARGIN
+    room = style.across
     plots = curves.plots
     names = {one.name for plot in plots for one in plot.series if one.name}
     named = max(len({one.name for one in plot.series if one.name}) for plot in plots)

@@ -60,7 +60,7 @@ class DotsPart(Part):
         notes = [dot.note and fit_text(sheet.fonts.shown(dot.note), free, SMALL, families) for dot in dots]
         right -= max(text_width(note, SMALL, families) if note else 0.0 for note in notes) * DRAWN_WIDER
         known = np.array([(dot.value, dot.low, dot.high, dot.chance) for dot in dots])
-        low, high = float(np.nanmin(known, initial=0.0)), float(np.nanmax(known, initial=0.0))
+        low, high = self.dots.limits
         high = 1.0 if low == high else high
         locator = MaxNLocator(max(int((right - left) / _TICK_APART), 1), steps=[1, 2, 5, 10])
         ticks = np.asarray(locator.tick_values(low, high))

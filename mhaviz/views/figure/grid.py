@@ -23,16 +23,14 @@ class GridPart(Part):
     Attributes:
         rows: the parts of each row; None: an empty place.
         bars: scales with a colour bar.
-        is_narrow: whether colour bars lie in lines above all instead of standing at the right.
+        bars_lie: whether colour bars lie in lines above all instead of standing at the right.
         after: gap below it, in inches.
     """
 
     rows: tuple[tuple[Part | None, ...], ...]
     bars: Sequence[Scale]
-    is_narrow: bool = False
+    bars_lie: bool = False
     after: float = 0.25
-
-    is_picture = True
 
     @property
     def _widths(self) -> list[float]:
@@ -45,18 +43,24 @@ class GridPart(Part):
     @property
     def _beyond(self) -> float:
         """Inches by which titles of the last column are wider than their matrices."""
-        last = (picture for row in self.rows if row[-1] for picture in row[-1].pictures)
+        *_, column = zip_longest(*self.rows)
+        last = (picture for part in column if part for picture in part.pictures)
         return max((picture.layout.gap - GAP for picture in last), default=0.0)
 
     @property
     def width(self) -> float:
         """Width in inches, with colour bars."""
-        bars = () if self.is_narrow else self.bars
+        bars = () if self.bars_lie else self.bars
         return self._parts_width + (self._beyond + BESIDE + sum(map(scale_width, bars)) if bars else 0.0)
 
     @property
     def _parts(self) -> list[Part]:
         return [part for row in self.rows for part in row if part]
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether any part is a picture."""
+        return any(part.is_picture for part in self._parts)
 
     @property
     def pictures(self) -> Sequence[MosaicPart]:
@@ -65,7 +69,7 @@ class GridPart(Part):
 
     def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
         """Yield the titles of all pictures, each with its width."""
-        yield from (title for part, _, _, inside in self._places()[0] for title in part.titles(inside))
+        yield from (title for part, _, _, inside in self._places(room)[0] for title in part.titles(inside))
 
     def split(self, room: float) -> Iterator[Part]:
         """Yield the grid; if it is wider than ``room`` inches, and so is broken, with its tables divided."""
@@ -74,43 +78,48 @@ class GridPart(Part):
         else:
             yield replace(self, rows=tuple((one,) for part in self._parts for one in part.split(room)))
 
-    def _places(self) -> tuple[list[Place], float]:
-        """Return the places of the parts, from the top left corner on, and the height of all."""
+    def _places(self, room: float) -> tuple[list[Place], float]:
+        """Return the places of the parts, from the top left corner on, and the height of all.
+
+        Columns of parts that are wrapped to any width share what the others leave of ``room``.
+        """
         placed: list[Place] = []
-        widths, y, end = self._widths, 0.0, 0.0
+        y, end = 0.0, 0.0
+        free = max(room - self.width, 0.0) / max(self._widths.count(0.0), 1)
+        widths = [wide or free for wide in self._widths]
         for row in self.rows:
             parts = [(part, i) for i, part in enumerate(row) if part is not None]
             last = max(part.last_cells or 0.0 for part, _ in parts)
             for part, i in parts:
-                x, room = sum(widths[:i]) + BETWEEN * i, widths[i]
+                x = sum(widths[:i]) + BETWEEN * i
                 top = y if part.last_cells is None else y + last - part.last_cells
-                placed.append((part, x, top, room))
-                end = max(end, top + part.height(room))
+                placed.append((part, x, top, widths[i]))
+                end = max(end, top + part.height(widths[i]))
             y = end + max(part.after if part.after_in_grid is None else part.after_in_grid for part, _ in parts)
         return placed, end
 
     @property
     def last_cells(self) -> float:
         """Inches from the top to the end of the last row of cells."""
-        return max(top + (part.last_cells or 0.0) for part, _, top, _ in self._places()[0])
+        return max(top + (part.last_cells or 0.0) for part, _, top, _ in self._places(self.width)[0])
 
     def _above(self, room: float) -> float:
-        return lines_height(self.bars, room) if self.is_narrow else 0.0
+        return lines_height(self.bars, room) if self.bars_lie else 0.0
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        return self._above(room) + self._places()[1]
+        return self._above(room) + self._places(room)[1]
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the grid with its top left corner at (x, y)."""
-        placed, bottom = self._places()
-        if self.is_narrow:
+        placed, bottom = self._places(room)
+        if self.bars_lie:
             draw_lines(sheet, x, y, room, self.bars)
         y += self._above(room)
         for part, dx, dy, inside in placed:
             part.draw(sheet, x + dx, y + dy, inside)
         left = x + self._parts_width + self._beyond + BESIDE
-        for scale in () if self.is_narrow else self.bars:
+        for scale in () if self.bars_lie else self.bars:
             draw_upright(sheet, left, y + TILE_TITLE, bottom - TILE_TITLE, scale)
             left += scale_width(scale)
 
@@ -159,7 +168,7 @@ class StacksPart(Part):
             x += inside + BETWEEN_STACKS
 
 
-def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale] = (), is_narrow: bool = False) -> GridPart:
+def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale] = (), bars_lie: bool = False) -> GridPart:
     """Return a grid in which the cells of each column begin at the same place, without labels that a neighbour has."""
 
     def pictures(parts: Iterable[Part | None]) -> list[MosaicPart]:
@@ -172,14 +181,14 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale] = (), i
     labelled = [[stood(i, j) for j in range(len(row))] for i, row in enumerate(rows)]
     lefts = [max((part.left for part in column if part), default=0.0) for column in zip_longest(*labelled)]
     begun = ((part and part.begun(left) for part, left in zip(row, lefts, strict=False)) for row in labelled)
-    return GridPart(tuple(map(tuple, begun)), bars, is_narrow)
+    return GridPart(tuple(map(tuple, begun)), bars, bars_lie)
 
 
-def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, is_narrow: bool) -> GridPart:
+def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, bars_lie: bool) -> GridPart:
     """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, each in the first
-    line that has room for it; colour bars above all if it ``is_narrow``."""
+    line that has room for it; ``bars_lie``: whether colour bars lie above all."""
     if any(tuple(part.pictures) != (part,) for part in parts):
-        return line_up([[part] for part in parts], bars, is_narrow)
+        return line_up([[part] for part in parts], bars, bars_lie)
     lines = list[list[Part]]()
     for part in parts:
         free = next((line for line in lines if line_up([[*line, part]]).width <= room), None)
@@ -188,4 +197,4 @@ def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, is_narro
         else:
             free.append(part)
     rows = (replace(line_up([line]), after=_BELOW) if len(line) > 1 else line[0] for line in lines)
-    return GridPart(tuple((row,) for row in rows), bars, is_narrow)
+    return GridPart(tuple((row,) for row in rows), bars, bars_lie)

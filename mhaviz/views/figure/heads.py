@@ -24,7 +24,7 @@ from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.fit import VALUES_UP_TO
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE, Layout
 from mhaviz.views.tiles.panels import ids_width
-from mhaviz.views.tiles.places import thinned_places
+from mhaviz.views.tiles.places import middles
 from mhaviz.views.tiles.room import Room
 from mhaviz.views.tiles.solve import solve
 
@@ -48,7 +48,7 @@ class MosaicPart(Part):
         fonts: fonts of the figure.
         panels: the matrices, pooled to the cells of the picture.
         bars: scales with a colour bar.
-        is_narrow: whether colour bars lie in lines above the matrices instead of standing beside them.
+        bars_lie: whether colour bars lie in lines above the matrices instead of standing beside them.
         table: statistics of each head.
         beside: whether the table stands at the right of a single head instead of below the mosaic.
         text: what a cell shows, below the mosaic; "": not said here.
@@ -63,7 +63,7 @@ class MosaicPart(Part):
     fonts: Fonts
     panels: Sequence[Panel] = ()
     bars: Sequence[Scale] = ()
-    is_narrow: bool = False
+    bars_lie: bool = False
     table: TablePart | None = None
     beside: bool = False
     text: str = ""
@@ -86,7 +86,7 @@ class MosaicPart(Part):
     def above(self, room: float) -> float:
         """Return the inches above the mosaic on a page with ``room`` inches."""
         sides = TILE_TITLE * (self.layout.title == 0 and not self.block.maps)
-        return self._title_height + (lines_height(self.bars, room) if self.is_narrow else 0.0) + sides
+        return self._title_height + (lines_height(self.bars, room) if self.bars_lie else 0.0) + sides
 
     @property
     def _title_height(self) -> float:
@@ -109,7 +109,7 @@ class MosaicPart(Part):
 
     @property
     def _upright(self) -> Sequence[Scale]:
-        return () if self.is_narrow else self.bars
+        return () if self.bars_lie else self.bars
 
     @property
     def _bars_of_rows(self) -> Mapping[int, Sequence[Scale]]:
@@ -148,7 +148,7 @@ class MosaicPart(Part):
             fonts = sheet.fonts
             subtitle = fit_text(fonts.shown(self.subtitle), room / DRAWN_WIDER, BODY, fonts.families)
             sheet.write(x, y + 0.12 + lower + _SUBTITLE, subtitle, BODY, colour=QUIET)
-        if self.is_narrow:
+        if self.bars_lie:
             draw_lines(sheet, x, y + self._title_height, room, self.bars)
 
     def draw_bars(self, sheet: Sheet, x: float, y: float, height: float) -> float:
@@ -213,8 +213,9 @@ class MosaicPart(Part):
         block, size, side = self.block, self.layout.label_size, self.layout.queries
         right = x + ids_width(block, size, self.fonts)
         sheet.write(right, y - 0.06, "id", SMALL, align="right", vertical="bottom", colour=QUIET)
-        for place, i in thinned_places(len(block.ids), 1, side.cells):
-            sheet.write(right, y + place * side.cell, str(block.ids[i]), size, align="right", colour=QUIET)
+        places = middles(len(block.ids), side.cells, range(len(block.ids)))
+        for place, number in zip(places, block.ids, strict=True):
+            sheet.write(right, y + place * side.cell, str(number), size, align="right", colour=QUIET)
 
     @property
     def pictures(self) -> "Sequence[MosaicPart]":
@@ -254,7 +255,7 @@ class MosaicPart(Part):
     @property
     def last_cells(self) -> float:
         """Inches from the top to the end of the last row of cells."""
-        return self.height(0.0) - self.layout.keys.room
+        return self.above(0.0) + self.layout.height - self.layout.keys.room
 
     def among(self, before: "Sequence[MosaicPart]", below: "Sequence[MosaicPart]") -> "MosaicPart":
         """Return the mosaic without the labels that neighbours have: of rows, before it; of columns, below it."""
@@ -318,7 +319,7 @@ def decide_heads(
         text=block.cell_text(m.cells.pooled(*layout.cells)) if m.quantity.is_signed else "",
         across=across,
         margins=margins,
-        is_narrow=lies,
+        bars_lie=lies,
     )
 
 

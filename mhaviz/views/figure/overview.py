@@ -3,26 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.map_words import pooled_text
-from mhaviz.pages.panels import Scale
 from mhaviz.pages.peaks import compared
 from mhaviz.results.attention import AttentionMap
-from mhaviz.views.figure.colour_bar import scale_width
-from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.heads import MosaicPart
 from mhaviz.views.figure.measuring import wrap
 from mhaviz.views.figure.mosaic import draw_mosaic, write_sides
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
-from mhaviz.views.measures import DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL
+from mhaviz.views.measures import DRAWN_WIDER, SMALL
 from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.labels import BESIDE_LABEL
-from mhaviz.views.tiles.layout import BESIDE, NAME, TILE_TITLE, Enlarged, Layout
+from mhaviz.views.tiles.layout import NAME, TILE_TITLE, Enlarged, Layout
 from mhaviz.views.tiles.overview import BETWEEN, is_film
-from mhaviz.views.tiles.room import Room
-from mhaviz.views.tiles.solve import solve
 
-_BAR, _OVER_NOTE = 0.58, 0.05  # inches: a colour bar with its numbers, and the gap below the small maps
+_OVER_NOTE = 0.05  # inches below the small maps
 _HEADER = TILE_TITLE  # inches above the small maps
 _OUTLINE = 1.6  # points
 _CHANGED = "outlined, and enlarged: the head whose weights have changed most, altogether"
@@ -71,9 +65,6 @@ class OverviewPart(MosaicPart):
         below = self._large_at[1] + self.enlarged.layout.height
         return self.above(room) + max(self._small_height, below)
 
-    def _bar_width(self, scale: Scale) -> float:
-        return scale_width(scale, _BAR)
-
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the part with its top left corner at (x, y)."""
         self.draw_above(sheet, x, y, room)
@@ -110,17 +101,22 @@ class OverviewPart(MosaicPart):
         sheet.write(x + 0.4 * NAME, middle, down[0][0], SMALL, colour=QUIET, align="center", rotation=90)
 
 
-def decide_overview(block: Matrices, fonts: Fonts, style: LayoutStyle) -> OverviewPart:
-    """Lay out the small maps and the enlarged one, with a note that says why this one."""
-    m, layout = block.maps[0], solve(block, Room(fonts, style, 0.0 if style.is_narrow else BESIDE + _BAR))
-    enlarged = layout.enlarged
+def overview(part: MosaicPart, style: LayoutStyle) -> OverviewPart:
+    """Return heads of which one is enlarged, with a note that says why this one."""
+    block, m, layout, enlarged = part.block, part.block.maps[0], part.layout, part.layout.enlarged
     assert enlarged is not None, "of many layers and heads one is enlarged"
     if m.rows.cells is None:
         layout = replace(layout, pooled=_pooled((len(m.rows), len(m.columns)), layout.cells, enlarged.layout))
-    room = layout.width if enlarged.is_beside else (style.width or PAGE_WIDTH) - 2 * MARGIN
-    note = wrap(_reason(m), room / DRAWN_WIDER, SMALL)
+    note = wrap(_reason(m), (layout.width if enlarged.is_beside else style.across) / DRAWN_WIDER, SMALL)
     return OverviewPart(
-        block, block.title, block.module, layout, fonts, is_narrow=style.is_narrow, enlarged=enlarged, note=tuple(note)
+        block,
+        part.title,
+        part.subtitle,
+        layout,
+        part.fonts,
+        bars_lie=part.bars_lie,
+        enlarged=enlarged,
+        note=tuple(note),
     )
 
 

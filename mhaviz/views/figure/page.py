@@ -20,7 +20,7 @@ from mhaviz.views.figure.heads import (
     MosaicPart,
 )
 from mhaviz.views.figure.part import Part, Place
-from mhaviz.views.figure.parts import ROUNDING, Measuring, pooled_cells, room_of
+from mhaviz.views.figure.parts import ROUNDING, Measuring, pooled_cells
 from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.rooms import pages_in_room
 from mhaviz.views.figure.sheet import (
@@ -38,7 +38,7 @@ from mhaviz.views.scales import Scales, resolve, resolve_sheets
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
 from mhaviz.views.tiles.fit import LEAST_PITCH, PAGE_SHAPE
 from mhaviz.views.tiles.heads import HIGH
-from mhaviz.views.tiles.labels import has_labels
+from mhaviz.views.tiles.labels import lacks_labels
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
@@ -50,6 +50,10 @@ _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels 
 _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
+
+
+class _TooWideError(ArgumentError):
+    """What is drawn is wider than the page."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,10 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
     def laid_out(part: Page) -> _Laid | None:
         try:
             return _lay_out(part, style, scales)
-        except ArgumentError:  # it is too wide
+        except _TooWideError:
             return None
 
     scales = resolve(page, {}, style)
-    _lay_out(replace(page, blocks=page.blocks[:0]), style, scales)
     if style.room == "slide" and style.font_size is None:
         style = _legible_from_afar(page, style, scales)
     sheets = pages_in_room(page, laid_out)
@@ -132,7 +135,7 @@ def _legible_from_afar(page: Page, style: Style, scales: Scales) -> Style:
             larger = replace(style, font_size=size)
             if (laid := _lay_out(page, larger, scales)).fits and laid.shows == usual.shows:
                 return larger
-    except ArgumentError:  # it is too wide
+    except _TooWideError:
         pass
     return style
 
@@ -278,7 +281,7 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
         needed = 2 * MARGIN + across
         if needed > style.width + ROUNDING and not style.is_least:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
-            raise ArgumentError(
+            raise _TooWideError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
                 + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_accepted("columns") else "")
@@ -316,9 +319,9 @@ def _abreast(parts: list[Part], style: Style) -> list[Part]:
 
 def _fitted(parts: list[Part], style: Style) -> tuple[list[Part], list[str]]:
     """Return the parts with tables that are too wide for the page split, and notices of what has no room."""
-    room = room_of(style)
+    room = style.most_across
     split = [one for part in parts for one in part.split(room)]
-    kept = [one for one in split if one.is_picture or one.width <= room]
+    kept = [one for one in split if one.width <= room or not one.can_be_left_out]
     said = "a table is wider than the picture, and left out; a .json file has its numbers"
     return kept, [said] * (len(kept) < len(split))
 
@@ -353,10 +356,9 @@ def _pictures(parts: Iterable[Part]) -> list[MosaicPart]:
 def _labels_text(parts: Sequence[Part]) -> str:
     """Return that tokens or heads are without their labels; "" if none is."""
     lacks = any(
-        1 < len(side.marks) < len(axis.tokens)
+        lacks_labels(axis, side)
         for part in _pictures(parts)
         for axis, side in ((part.rows, part.layouts[-1].queries), (part.columns, part.layouts[-1].keys))
-        if has_labels(axis) and axis.tokens.grid is None
     )
     return "some labels are left out for want of room" * lacks
 

@@ -18,12 +18,17 @@ class Part:
     Attributes:
         after: gap between the part and the next one below.
         after_in_grid: the same in a grid; None: no other.
-        is_picture: whether it is a picture, beside which a sheet may be narrow.
+        can_be_left_out: whether it is left out where it is too wide, as files of data have it.
     """
 
     after: float = 0.2
     after_in_grid: float | None = None
-    is_picture = False
+    can_be_left_out = False
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it is a picture, beside which a sheet may be narrow."""
+        return False
 
     @property
     def width(self) -> float:

@@ -16,18 +16,17 @@ from mhaviz.views.figure.curves import decide_curves
 from mhaviz.views.figure.dots import DotsPart
 from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.grid import BETWEEN, BETWEEN_STACKS, StacksPart, in_lines, line_up
+from mhaviz.views.figure.grid import BETWEEN, BETWEEN_STACKS, GridPart, StacksPart, in_lines, line_up
 from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, number_length, painted
-from mhaviz.views.figure.overview import decide_overview
+from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.figure.text import TextPart
 from mhaviz.views.measures import BODY, MARGIN, SMALL
 from mhaviz.views.scales import Scales, resolve
-from mhaviz.views.style import LayoutStyle, Style
+from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.fit import MOST_WIDTH
 from mhaviz.views.tiles.layout import BESIDE
-from mhaviz.views.tiles.overview import is_overview
 from mhaviz.views.tiles.room import Room
 
 ROUNDING = 0.15  # inches by which labels may exceed their estimate
@@ -48,33 +47,47 @@ class Measuring:
     """
 
     def __init__(self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> None:
+        blocks, of_heads = matrices(page.blocks), heads(page.blocks)
+        of_patches = sum(block.are_patches for block in matrices(block for block in page.blocks if not block.blocks))
         self._page, self._fonts, self._style = page, fonts, style
-        of_matrices = matrices(block for block in page.blocks if not block.blocks)
-        of_heads, counts = heads(of_matrices), [len(block.panels) for block in of_matrices if block.are_numbers]
-        length, of_patches = number_length(of_heads, scales), sum(block.are_patches for block in of_matrices)
-        self._room = Room(fonts, style, 0.0, len(of_heads), length, of_patches=max(of_patches, 1), of_numbers=counts)
-        self._explains = any(block.is_explained for block in leaves(page.blocks)) or len(matrices(page.blocks)) > len(
-            heads(page.blocks)
+        self._room = Room(
+            fonts,
+            style,
+            stacked=len(of_heads),
+            text_length=number_length(of_heads, scales),
+            of_patches=max(of_patches, 1),
+            of_numbers=[len(block.panels) for block in blocks if block.are_numbers],
         )
+        are_explained = any(block.is_explained for block in leaves(page.blocks)) or len(blocks) > len(of_heads)
+        self._text_size = SMALL if are_explained else BODY
         mosaics = self._aligned(of_heads)
         if style.room is None and (cells := pooled_cells(mosaics)):  # the sheets of a room share their scales
             scales = resolve(page, cells, style)
         self._scales = scales
         self._of_heads = {id(mosaic.block): painted(mosaic, scales) for mosaic in mosaics}
 
+    def _stack(self, blocks: tuple[Block, ...], width: float) -> list[Part]:
+        """Measure one of two stacks on the page, of a ``width``, with letters and scales of the page."""
+        stack = Measuring(
+            replace(self._page, blocks=blocks), self._scales, self._fonts, replace(self._style, width=width)
+        )
+        stack._text_size, stack._scales = self._text_size, self._scales
+        stack._of_heads = {key: painted(part, self._scales) for key, part in stack._of_heads.items()}
+        return stack.parts()
+
     def parts(self) -> list[Part]:
         """Return the parts, in the order of the blocks."""
         parts = [part for block in self._page.blocks for part in self._parts_of(block)]
         of_panels = [part.of_panels for part in parts if part.of_panels]
         in_columns = [part.of_panels.aligned(of_panels) if part.of_panels else part for part in parts]
-        return in_columns if all(part.width <= room_of(self._style) for part in in_columns) else parts
+        return in_columns if all(part.width <= self._style.most_across for part in in_columns) else parts
 
     @singledispatchmethod
     def part(self, block: Block, room: Room) -> Part:
         """Measure a block in its room."""
         table = block.as_table
         assert table is not None, "what has no picture has numbers"
-        return measure_table(table, self._fonts, room=room_of(self._style))
+        return measure_table(table, self._fonts, room=self._style.most_across)
 
     @part.register
     def _(self, block: Matrices, room: Room) -> Part:
@@ -102,12 +115,16 @@ class Measuring:
 
     def _beside_tables(self, grid: Grid, bars: Sequence[Scale], room: Room) -> Room:
         """Return the room of the pictures of a grid beside its tables, or the whole if that would be too little."""
-        tables = [one.as_table for one in grid.blocks if one.as_table and not matrices([one])]
+        tables = [one.as_table for one in grid.blocks if one.as_table is one]
         least = _LEAST_BESIDE_TABLE * max((len(one.columns) for one in matrices([grid])), default=0) + _LABELS_BESIDE
         wide = (measure_table(table, self._fonts).beside_width + BETWEEN for table in tables)
-        free = room.width - max(wide, default=math.inf)
+        free = room.style.across - max(wide, default=math.inf)
         free -= 0.0 if room.style.is_narrow or not bars else BESIDE + sum(map(scale_width, bars))
         return replace(room, style=replace(room.style, width=free + 2 * MARGIN)) if free >= least else room
+
+    @part.register
+    def _(self, block: Stacks, room: Room) -> Part:
+        return GridPart(tuple((self.part(one, room),) for one in block.blocks), ())
 
     @part.register
     def _(self, block: Curves, room: Room) -> Part:
@@ -119,13 +136,13 @@ class Measuring:
 
     @part.register
     def _(self, block: Flow, room: Room) -> Part:
-        return FlowPart(block, room_of(room.style))
+        return FlowPart(block, room.style.most_across)
 
     @part.register
     def _(self, block: Text, room: Room) -> Part:
         shown = replace(block, lines=tuple(line and self._fonts.shown(line) for line in block.lines))
         heading = BODY if room.style.is_narrow else _HEADING
-        return TextPart(shown, heading if block.style == "heading" else SMALL if self._explains else BODY)
+        return TextPart(shown, heading if block.style == "heading" else self._text_size)
 
     def _parts_of(self, block: Block) -> list[Part]:
         """Return the part of a block; two stacks side by side, each measured as a page of its width, or else their
@@ -133,36 +150,27 @@ class Measuring:
         if not isinstance(block, Stacks):
             return [self.part(block, self._room)]
         below = [self.part(one, self._room) for one in block.blocks]
-        left = max(part.width for part in below[: len(block.left)])
-        rooms = left, self._room.width - left - BETWEEN_STACKS
+        across = self._style.across - BETWEEN_STACKS
+        left = max(part.width for part in below[: len(block.left)]) or across / 2
+        rooms = left, across - left
         if self._style.is_narrow or rooms[1] < _LEAST_STACK:
             return below
-        first, second = (
-            Measuring(
-                replace(self._page, blocks=stack),
-                self._scales,
-                self._fonts,
-                replace(self._style, width=inside + 2 * MARGIN),
-            ).parts()
-            for stack, inside in zip((block.left, block.right), rooms, strict=True)
-        )
+        stacks = zip((block.left, block.right), rooms, strict=True)
+        first, second = (tuple(self._stack(stack, inside + 2 * MARGIN)) for stack, inside in stacks)
         if max(part.width for part in second) > rooms[1] + ROUNDING:
             return below
-        return [StacksPart((tuple(first), tuple(second)), rooms)]
+        return [StacksPart((first, second), rooms)]
 
     def _aligned(self, of_heads: Sequence[Matrices]) -> list[MosaicPart]:
         """Return all heads of the page; those with the same number stand above each other."""
         fonts, style, (stacked, length) = self._fonts, self._style, (self._room.stacked, self._room.text_length)
-        alone = [
-            decide_overview(block, fonts, style)
-            if is_overview(block, style)
-            else decide_heads(block, fonts, style, stacked, length)
-            for block in of_heads
-        ]
+        alone = [decide_heads(block, fonts, style, stacked, length) for block in of_heads]
 
         def aligned(mosaic: MosaicPart) -> MosaicPart:
             like = [one for one in alone if not one.layout.enlarged and _stand_in_line(mosaic.block, one.block)]
-            if mosaic.layout.enlarged or len(like) < 2:
+            if mosaic.layout.enlarged:
+                return overview(mosaic, style)
+            if len(like) < 2:
                 return mosaic
             return decide_heads(mosaic.block, fonts, style, stacked, length, like)
 
@@ -172,11 +180,6 @@ class Measuring:
 def pooled_cells(parts: Iterable[MosaicPart]) -> dict[int, tuple[int, int]]:
     """Return the cells in which pooled maps are drawn, by the ``id`` of each."""
     return {id(m): part.layout.cells for part in parts for m in part.block.maps if m.is_pooled}
-
-
-def room_of(style: Style) -> float:
-    """Return the inches that a page of a given width has for its parts."""
-    return math.inf if style.width is None else style.width - 2 * MARGIN
 
 
 def _stand_in_line(one: Matrices, other: Matrices) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, is_accepted, parameter
 from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Text
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
@@ -131,7 +131,8 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
             turn(len(current))
             pending.appendleft(block)
         else:
-            raise ArgumentError(f"{parameter('room')}: expected what has room in parts, got a part that has none")
+            less = f"; a smaller {parameter('font_size')} takes less" * is_accepted("font_size")
+            raise ArgumentError(f"{parameter('room')}: expected what has room in parts, got a part that has none{less}")
     return [*pages, replace(page, blocks=tuple(current))] if current else pages
 
 

@@ -48,6 +48,7 @@ class TablePart(Part):
     gap: float
 
     after = 0.08
+    can_be_left_out = True
 
     @property
     def width(self) -> float:

@@ -11,7 +11,6 @@ from mhaviz.pages.blocks import (
     Drawn,
     Matrices,
     Page,
-    Table,
     Text,
     heads,
     leaves,
@@ -54,7 +53,7 @@ class PageView:
             if is_full and matrices([block]) and not (block in of_heads or leaves_out(block)):
                 left_out += sum(len(one.panels) for one in matrices([block]))
             elif block.blocks:
-                tables = [one for one in block.blocks if isinstance(one, Table)]
+                tables = [one.as_table for one in block.blocks if one.as_table and not matrices([one])]
                 if len(tables) == len(block.blocks):
                     yield from side_by_side(tables, console, options)
                 else:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Matrices
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.measures import MARGIN, PAGE_WIDTH
+from mhaviz.views.style import ROOMS
 from mhaviz.views.tiles.fit import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, THUMB, Space, lay_out
-from mhaviz.views.tiles.labels import LABELS_UP_TO, LEAST_LABEL, MOST_LABEL, has_labels
+from mhaviz.views.tiles.labels import LABELS_UP_TO, LEAST_LABEL, MOST_LABEL, lacks_labels
 from mhaviz.views.tiles.layout import GAP, Layout
 from mhaviz.views.tiles.room import Room
 
@@ -19,7 +20,7 @@ HIGH = 14.0  # inches of a page from which on nobody sees it at once
 _PAGE = 11.6, 7.5  # inches for the tiles of a page: width and height
 _LEAST_CELL = 0.12  # least inches of a cell with a label
 _MOST_LARGER = 2.0  # most that cells are enlarged to fill a width
-_COLUMN, _TITLED = 9.0, 0.9  # inches of a column of a paper; of a block's title, labels and the gap below
+_TITLED = 0.9  # inches of a block's title, labels and the gap below
 _LEAST_NUMBER = 0.05  # largest weight of a part of a map from which on its cells have numbers
 
 
@@ -41,8 +42,8 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         strengths=_strengths(block.maps) if longest <= LABELS_UP_TO else None,
     )
     if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
-        column = _COLUMN / room.stacked - _TITLED if style.is_narrow else 0.0
-        space = replace(space, width=max(room.width - room.taken, THUMB), larger=_MOST_LARGER, column=column)
+        column = ROOMS["column"][1] / room.stacked - _TITLED if style.is_narrow else 0.0
+        space = replace(space, width=max(room.style.across - room.taken, THUMB), larger=_MOST_LARGER, column=column)
         if style.heads_height is not None:
             space = replace(space, height=style.heads_height / room.stacked, fills=True)
     elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
@@ -51,15 +52,18 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
     if room.like:
         space = _aligned(space, room)
 
+    def lacks(layout: Layout) -> bool:
+        return lacks_labels(m.rows, layout.queries) or lacks_labels(m.columns, layout.keys)
+
     layout = lay_out(n_heads, m.rows, m.columns, space)
     if space.fills and space.column:  # with whole rows, as in a narrow picture of any height, where that has room
         narrow = lay_out(n_heads, m.rows, m.columns, replace(space, fills=False))
         layout = narrow if narrow.height <= space.height else layout
-    if style.is_least and style.heads_height is None and not space.columns and _lacks(layout, m):
+    if style.is_least and style.heads_height is None and not space.columns and lacks(layout):
         # Fewer side by side where that spares all labels; else as many as make heads largest on a page as high as wide.
         trials = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1))
         fewer = (lay_out(n_heads, m.rows, m.columns, trial) for trial in trials)
-        whole = (one for one in fewer if one.height * room.stacked < HIGH and not _lacks(one, m))
+        whole = (one for one in fewer if one.height * room.stacked < HIGH and not lacks(one))
         page = replace(space, height=PAGE_WIDTH / room.stacked, fills=True)
         layout = next(whole, None) or lay_out(n_heads, m.rows, m.columns, page)
     if room.like:  # heads with the same number stand above each other
@@ -82,9 +86,3 @@ def _aligned(space: Space, room: Room) -> Space:
         longest = max(layout.keys.cells for layout in room.like)
         cells.append(((space.width - left + GAP) / columns - GAP) / longest)
     return replace(space, cell=min(cells), left=left, columns=columns)
-
-
-def _lacks(layout: Layout, m: AttentionMap) -> bool:
-    """Return whether labels of tokens are left out."""
-    sides = (m.rows, layout.queries), (m.columns, layout.keys)
-    return any(has_labels(axis) and len(side.marks) < len(axis) for axis, side in sides)

@@ -10,7 +10,7 @@ from mhaviz.pages.labels import every
 from mhaviz.results.axis import Axis
 from mhaviz.views.measures import BODY, POINTS
 from mhaviz.views.tiles.layout import GAP, Mark, Side
-from mhaviz.views.tiles.places import row_starts, thinned_places
+from mhaviz.views.tiles.places import middles, row_starts
 
 LABELS_UP_TO = 60  # most tokens of an axis with a label each
 LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; labels without room for the least are left out or cut
@@ -60,6 +60,11 @@ def has_labels(axis: Axis) -> bool:
     return (axis.cells is None or is_short) and not axis.are_positions
 
 
+def lacks_labels(axis: Axis, side: Side) -> bool:
+    """Return whether some tokens of a side are without labels that it has for others."""
+    return has_labels(axis) and axis.tokens.grid is None and 0 < len(side.marks) < len(axis.tokens)
+
+
 def marks_of(
     axes: tuple[Axis, Axis],
     sides: tuple[Side, Side],
@@ -101,7 +106,7 @@ def _chosen(
         return starts
     if step == 1 or strengths is None or length > LABELS_UP_TO:
         return range(0, length, step)
-    places = np.array([place for place, _ in thinned_places(length, 1, side.cells)]) * side.cell
+    places = np.array(middles(length, side.cells, range(length))) * side.cell
     chosen: list[int] = []
     for i in np.argsort(-strengths, kind="stable").tolist():
         if all(abs(places[i] - places[j]) >= line for j in chosen):
@@ -123,15 +128,15 @@ def _marks(axis: Axis, side: Side, size: float, ruler: Ruler, chosen: Sequence[i
     """Return the labels of the ``chosen`` tokens or positions."""
     if has_labels(axis):
         labels, special = ruler.labels(axis.tokens.texts, axis.start, size), set(axis.tokens.special)
-        places = thinned_places(len(axis.tokens), 1, side.cells, chosen)
-        return tuple(Mark(place * side.cell, labels[i], i in special) for place, i in places)
+        places = middles(len(axis.tokens), side.cells, chosen)
+        return tuple(Mark(at * side.cell, labels[i], i in special) for at, i in zip(places, chosen, strict=True))
     edges = axis.pooled(side.cells).edges
-    middles = np.interp(np.asarray(chosen) + 0.5, edges, np.arange(len(edges))) * side.cell
-    return tuple(Mark(place, f"{i:,}") for place, i in zip(middles.tolist(), chosen, strict=True))
+    places = (np.interp(np.asarray(chosen) + 0.5, edges, np.arange(len(edges))) * side.cell).tolist()
+    return tuple(Mark(place, f"{i:,}") for place, i in zip(places, chosen, strict=True))
 
 
 def _within(marks: tuple[Mark, ...], axis: Axis, side: Side, size: float, ruler: Ruler) -> tuple[Mark, ...]:
-    """Return the labels of columns without positions that extend into the next tile."""
+    """Return the labels of the columns, without positions that would reach into the next tile."""
     if has_labels(axis):
         return marks
     beyond = [ruler.width(text, size) / 2 - min(place, side.length - place) for place, text, _ in marks]

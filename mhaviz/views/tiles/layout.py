@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mhaviz.views.measures import SMALL
-from mhaviz.views.tiles.places import thinned_places
+from mhaviz.views.tiles.places import middles
 
 GAP, TILE_TITLE = 0.14, 0.22  # inches between tiles, and for the title over one
 NAME = 0.2  # inches for the name of a side
@@ -50,7 +50,7 @@ class Side:
 
     def span(self, tokens: range, length: int) -> tuple[float, float]:
         """Return where the cells of these ``tokens``, of ``length``, begin, and their length, in inches."""
-        (first, _), (last, _) = thinned_places(length, 1, self.cells, [tokens[0], tokens[-1]])
+        first, last = middles(length, self.cells, [tokens[0], tokens[-1]])
         return int(first) * self.cell, (int(last) + 1 - int(first)) * self.cell
 
     @property

@@ -1,5 +1,6 @@
 """Numbers of heads as tiles: a panel of layers × heads for each number, with its scale beside its title."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,17 +25,17 @@ def numbers_layout(block: Matrices, room: Room) -> Layout:
     dpi, panels, ruler, counts = room.style.pixels, block.panels, room.ruler, room.of_numbers
     n_keys = len(block.columns)
     left = snap(widest(ruler, block.rows.tokens.texts, BODY) + APART + NAME, dpi)
-    across = room.width - left + GAP
+    across = room.style.across - left + GAP
     least = max(*(title_width(panel, ruler) for panel in panels), _LEAST, n_keys / dpi) + GAP
-    most = min(max(int(across / least), 1), max(counts))
+    most = min(max(int(across / least), 1), max(counts, default=1))
     columns = min(range(min(3, most), most + 1), key=lambda n: (sum(-count % n for count in counts), -n))
     space = Space(
         ruler,
         dpi,
         columns,
-        room.width,
-        _SHAPE * room.width,
-        larger=_CELL * max(len(block.rows), n_keys),
+        room.style.across,
+        _SHAPE * room.style.across,
+        larger=math.inf,
         least_tile=max(len(block.rows), n_keys) / dpi,
         cell=min((across / columns - GAP) / n_keys, _CELL),
         are_square=True,

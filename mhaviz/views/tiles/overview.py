@@ -1,5 +1,6 @@
 """Layers × heads as tiles: a small map of each head, and one enlarged, which has the labels."""
 
+import math
 from dataclasses import replace
 
 from mhaviz.pages.blocks import Matrices
@@ -43,7 +44,7 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
     least = min(max(longest * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
     beside = large.width - large.tile_width + room.taken  # labels and colour bar of the enlarged map
-    free = (room.width - beside - least - BETWEEN) / n_columns  # beside the enlarged map
+    free = (room.style.across - beside - least - BETWEEN) / n_columns  # beside the enlarged map
     is_beside = not room.style.is_narrow and n_columns <= _MANY and free >= _SMALL_BESIDE
     left = max(room.ruler.width("head", SMALL), NAME + room.ruler.width("99", SMALL)) + BESIDE_LABEL
     gap = snap(_GAP, dpi)
@@ -51,8 +52,8 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
         room.ruler,
         dpi,
         n_columns,
-        room.width - (beside + least + BETWEEN if is_beside else 0.0),
-        larger=_SMALL_SIDE * dpi,  # from cells of a pixel
+        room.style.across - (beside + least + BETWEEN if is_beside else 0.0),
+        larger=math.inf,
         least_tile=0.0,
         tile=_SMALL_SIDE,
         are_square=True,
@@ -64,7 +65,7 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
         names=("", ""),
     )
     small = lay_out(len(block.panels), m.rows, m.columns, space)
-    free = room.width - (small.width + BETWEEN if is_beside else 0.0)
+    free = room.style.across - (small.width + BETWEEN if is_beside else 0.0)
     large = enlarged(min(free - beside, _MOST))
     if (beyond := large.width + room.taken - free) > 0:  # labels grow with their cells
         large = enlarged(large.tile_width - beyond)

@@ -32,7 +32,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     alike = block.alike or ((block.rows, block.columns),)
     labels = max(widest(ruler, ruler.labels(rows.tokens.texts), BODY) for rows, _ in alike) + space.beside_name
     labels += ids_width(block, BODY, ruler) + _AFTER_IDS if block.ids else 0.0
-    width = room.width - labels - room.taken
+    width = room.style.across - labels - room.taken
     is_numbered = style.width is None and max(len(block.rows), len(block.columns)) <= VALUES_UP_TO
     is_numbered &= any(panel.numbers == "all" for panel in panels)
     are_features = block.columns.are_positions and not block.rows.are_same(block.columns)

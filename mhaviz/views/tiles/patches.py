@@ -1,5 +1,6 @@
 """Patches of an image as tiles: squares without labels, as large as a slide or a column allows."""
 
+import math
 from dataclasses import replace
 
 from mhaviz.pages.blocks import Matrices
@@ -23,7 +24,7 @@ def patches_layout(block: Matrices, room: Room) -> Layout:
     """
     n, style, ruler, abreast = len(block.panels), room.style, room.ruler, max(room.in_line, 1)
     titles = [panel.title for panel in block.panels]
-    width = (room.width - (0.0 if style.is_narrow else BESIDE + _BAR) - BESIDE * (abreast - 1)) / abreast
+    width = (room.style.across - (0.0 if style.is_narrow else BESIDE + _BAR) - BESIDE * (abreast - 1)) / abreast
     is_plain = room.of_patches > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / room.of_patches if room.of_patches > 1 else 1.0
     high *= _COLUMN * (style.width or PAGE_WIDTH) if style.is_narrow else _HIGH
@@ -34,7 +35,7 @@ def patches_layout(block: Matrices, room: Room) -> Layout:
         width,
         high,
         fills=True,
-        larger=_MOST * style.pixels,  # from cells of a pixel
+        larger=math.inf,
         tile=_MOST,
         are_square=True,
         has_labels=False,

@@ -22,8 +22,7 @@ def row_starts(tokens: Tokens, least: float) -> tuple[int, ...] | None:
     return (0, *(start for start in starts if start >= least))
 
 
-def thinned_places(length: int, step: int, cells: int, chosen: Sequence[int] | None = None) -> list[tuple[float, int]]:
-    """Return (middle of the cell, in cells; index) of every ``step``-th token, or of the ``chosen`` ones."""
-    edges, numbers = cell_edges(length, cells), range(0, length, step) if chosen is None else chosen
-    cell_of = np.searchsorted(edges, np.asarray(numbers), side="right") - 1
-    return [(float(cell) + 0.5, i) for cell, i in zip(cell_of, numbers, strict=True)]
+def middles(length: int, cells: int, chosen: Sequence[int]) -> list[float]:
+    """Return the middle of the cell of each of the ``chosen`` of ``length`` tokens, in cells from the first."""
+    cell_of = np.searchsorted(cell_edges(length, cells), np.asarray(chosen), side="right") - 1
+    return [float(cell) + 0.5 for cell in cell_of]

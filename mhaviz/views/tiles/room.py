@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mhaviz.views.measures import MARGIN, PAGE_WIDTH
 from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.labels import Ruler
 from mhaviz.views.tiles.layout import Layout
@@ -34,8 +33,3 @@ class Room:
     in_line: int = 0
     of_patches: int = 1
     of_numbers: Sequence[int] = ()
-
-    @property
-    def width(self) -> float:
-        """Inches between the margins of the page, or of a page of many pictures where it has no width."""
-        return (self.style.width or PAGE_WIDTH) - 2 * MARGIN

@@ -1,0 +1,114 @@
+"""A block of a kind that no medium knows, and blocks inside of others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from drawn import images, inside, texts
+from made import made_map
+
+from mhaviz.pages.attention import attention_page
+from mhaviz.pages.blocks import Block, Column, Dot, Dots, Grid, Matrices, Page, Stacks, Table, Text
+from mhaviz.pages.panels import Panel, Scale
+from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
+from mhaviz.results.result import Source
+from mhaviz.views.figure.page import draw_page, draw_pages
+from mhaviz.views.style import ROOMS, Style
+from mhaviz.views.terminal.page import PageView
+
+TABLE = Table((Column("bin"), Column("count")), tuple((f"bin {i}", 10 + i) for i in range(5)))
+
+
+@dataclass(frozen=True)
+class Histogram(Block):
+    """Bins, and a table of them."""
+
+    table: Table = TABLE
+
+    @property
+    def as_table(self):
+        return self.table
+
+
+def page(*blocks):
+    return Page("a page", blocks, "made by hand")
+
+
+def dots(n=30):
+    return Dots(TABLE, tuple(Dot(f"L{i} H0", n - i, chance=0.5) for i in range(n)), "distance", "{:.1f}".format)
+
+
+def numbers():
+    values = np.ones((2, 3), np.float32)
+    panels = tuple(Panel(f"n{i}", values, Scale()) for i in range(3))
+    return Matrices("", panels, Axis.numbered(2), Axis.numbered(3))
+
+
+def heads():
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), (2, 4)).astype(np.float32)
+    return attention_page(Attention(Source("s"), (made_map("abcd", "abcd", weights),))).blocks[0]
+
+
+BLOCKS = {"new": Histogram, "dots": dots, "numbers": numbers, "heads": heads, "text": lambda: Text(("some words",))}
+PLACES = {
+    "alone": lambda block: block,
+    "grid": lambda block: Grid(((block,),)),
+    "beside a table": lambda block: Grid(((TABLE, block),)),
+    "left stack": lambda block: Stacks((block,), (TABLE,)),
+    "right stack": lambda block: Stacks((TABLE,), (block,)),
+    "stack in a grid": lambda block: Grid(((Stacks((block,), (TABLE,)),),)),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_block_is_drawn_wherever_it_stands(block, place, show):
+    for looks in ({}, {"width": 3.3}, *({"room": room} for room in ROOMS)):
+        for sheet in draw_pages(page(PLACES[place](BLOCKS[block]())), Style(dpi=50, **looks)):
+            inside(sheet)
+            assert sheet.get_size_inches()[0] > 3
+    assert "made by hand" in show(PageView(page(PLACES[place](BLOCKS[block]())), Style()))
+
+
+def test_a_block_that_no_medium_knows_is_its_table(show):
+    sheet = draw_page(page(Histogram()), Style())
+    for i in range(5):
+        assert {f"bin {i}", f"{10 + i}"} <= set(texts(sheet))
+        assert f"bin {i}" in show(PageView(page(Histogram()), Style()))
+
+
+def test_tables_side_by_side_are_so_in_the_terminal_whatever_their_kind(show):
+    lines = show(PageView(page(Grid(((Histogram(), Histogram()),))), Style())).splitlines()
+    assert sum(line.count("bin 0") == 2 for line in lines) == 1
+
+
+def test_pieces_of_a_plot_share_their_axis():
+    sheets = draw_pages(page(dots(60)), Style(room="column", dpi=50))
+    assert len(sheets) > 1
+    ticks = [[text for text in texts(sheet) if text.isdigit()] for sheet in sheets]
+    assert all(one == ticks[0] for one in ticks)
+
+
+def test_pieces_of_a_table_have_the_rows_that_are_shown_and_the_notes_once():
+    table = Table(TABLE.columns, tuple((f"row {i}", i) for i in range(150)), most=100, notes="what rows are")
+    written = [text for sheet in draw_pages(page(table), Style(room="page", dpi=50)) for text in texts(sheet)]
+    assert sum(text.startswith("row ") for text in written) == 100
+    assert written.count("what rows are") == 1
+    assert sum("and 50 more" in text for text in written) == 1
+
+
+def test_words_beside_and_below_pictures_have_one_size():
+    stacks = Stacks((Text(("left words",)),), (Text(("right words",)),))
+    sheet = draw_page(page(dots(3), Text(("words below",)), stacks), Style())
+    sizes = {t.get_text(): t.get_fontsize() for t in sheet.page.texts if "words" in t.get_text()}
+    assert set(sizes) == {"left words", "right words", "words below"}
+    assert len(set(sizes.values())) == 1
+
+
+def test_heads_in_a_grid_are_the_heads():
+    block = heads()
+    sheet = draw_page(page(Grid(((block,),))), Style())
+    drawn = images(sheet, "L0 H")
+    for image, panel in zip(drawn, block.panels, strict=True):
+        np.testing.assert_array_equal(image.get_array(), panel.values)
