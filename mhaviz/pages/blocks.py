@@ -352,12 +352,15 @@ class Flow(Block):
         notes: text in each step's box, such as its costs.
         visits: coordinates of a followed element, by the names of the steps that it passes.
         table: the steps for a medium without boxes.
+        before, after: steps of the same chart in earlier and in later pieces.
     """
 
     steps: tuple[TraceStep, ...]
     notes: tuple[str, ...]
     visits: Mapping[str, str]
     table: Table
+    before: tuple[TraceStep, ...] = ()
+    after: tuple[TraceStep, ...] = ()
 
     @property
     def as_table(self) -> Table:
@@ -370,12 +373,9 @@ class Flow(Block):
         return len(self.steps)
 
     def pieces(self, begin: int, end: int) -> "Flow":
-        """Return some steps."""
-        steps = self.steps[begin:end]
-        names = {step.name for step in steps}
-        steps = tuple(replace(step, inputs=tuple(one for one in step.inputs if one in names)) for step in steps)
-        visits = {name: visit for name, visit in self.visits.items() if name in names}
-        return replace(self, steps=steps, notes=self.notes[begin:end], visits=visits)
+        """Return some steps, which know the others: an arrow leads to a step of another piece, or from it."""
+        before, after = self.before + self.steps[:begin], self.steps[end:] + self.after
+        return replace(self, steps=self.steps[begin:end], notes=self.notes[begin:end], before=before, after=after)
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield nothing, as steps have names of ours."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Block, Column, Flow, Grid, Page, Table, Text
+from mhaviz.pages.blocks import Block, Column, Flow, Grid, Page, Stacks, Table, Text
 from mhaviz.pages.explanation import number_text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.registry import shown
@@ -21,14 +21,17 @@ def trace_page(trace: ShapeTrace) -> Page:
     followed, notes = trace.followed, tuple(costs_text([step]) for step in trace.steps)
     visits = {visit.step: shape_text(visit.coordinates) for visit in followed.visits} if followed else {}
     flow = Flow(trace.steps, notes, visits, steps_table(trace))
-    blocks: list[Block] = [flow, Text((f"altogether {costs_text(trace.steps)}", ""))]
-    if any(step.values is not None for step in trace.steps):
+    has_numbers, total = any(step.values is not None for step in trace.steps), f"altogether {costs_text(trace.steps)}"
+    chart = flow, Text((total, "") if has_numbers or followed else (total,))
+    blocks: list[Block] = list(chart)
+    if followed is not None:
+        first, *rest = following_text(followed, trace)
+        path = Text((first,), "heading"), _visits_table(followed), Text(tuple(rest))
+        blocks = [Stacks(chart, path)]
+    if has_numbers:
         for heading, tables in step_numbers(trace):
             blocks += [Text((heading,), "heading"), Grid((tables,)), Text(("",))]
         blocks.append(Text(numbers_remark(trace), "quiet"))
-    if followed is not None:
-        first, *rest = following_text(followed, trace)
-        blocks += [Text((first,), "heading"), _visits_table(followed), Text(tuple(rest))]
     return Page(_lesson(trace), tuple(blocks), trace.source.footnote)
 
 

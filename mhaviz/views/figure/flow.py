@@ -1,8 +1,11 @@
 """Flow charts of steps: a box for every tensor, with arrows from the tensors that it is computed from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -14,16 +17,28 @@ from mhaviz.results.trace import TraceStep
 from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
-from mhaviz.views.measures import BODY, POINTS, SMALL
+from mhaviz.views.measures import BODY, DRAWN_WIDER, POINTS, SMALL
+from mhaviz.views.tiles.labels import LEAST_LABEL
 
-WIDTH, HEIGHT = 2.45, 0.78  # inches of a box
-BESIDE, BELOW = 0.3, 0.22  # inches between two boxes
+WIDTH = 2.45  # inches of a box
+BESIDE, _LEAST_BESIDE = 0.3, 0.15  # inches between two boxes side by side
+_INSET, _BETWEEN_TEXTS = 0.07, 0.1  # inches of a box left and right of its texts, and between two in a line
+_PER_LETTER = 1.18  # least height of a line / size of its letters
+_LINE, _LEAST_LINE = 0.1835, LEAST_LABEL * _PER_LETTER / POINTS  # inches of a line of text in a box
+_AROUND, _BELOW, _BELOW_SHORT = 0.25, 1.2, 0.9  # lines: above and below the texts of a box, and between two boxes
+_WIDER = 1.3  # most width of a box in a row of its own / width of the others, for letters above the least
 _KEY, _LANE = 0.32, 0.09  # inches: the legend above all boxes, and from one arrow beside the boxes to the next
+_EDGE, _PASSED, _ARROW = 0.7, 1.4, 0.9  # points: outlines of boxes, also of those that an element passes, and arrows
+_LEAST_HEAD = 0.03  # inches of the head of an arrow
+_EQUATION, _DETAILS = 0.94, 0.82  # letters of an equation, and of axes and costs / those of a name
+_BETWEEN_ENTRIES = 0.2  # inches between entries of the legend
+_ELSEWHERE = "#f2f2f2"  # fill of the names of steps of other parts
+_HAIR = 1e-6  # inches, for rounding errors
 _DASHED = (0, (4, 2))
 _KEYS: dict[str, "_Entry"] = {
     "computed": ("#e8eef7", "-", "computed: new numbers"),
-    "copy": ("#fdf0d5", "-", "copy: the same numbers, moved"),
-    "view": ("#ffffff", "-", "view: the same numbers in place"),
+    "copy": ("#fdf0d5", "-", "copy: numbers moved"),
+    "view": ("#ffffff", "-", "view: numbers in place"),
     "strided": ("#ffffff", _DASHED, "dashed: strided"),
 }
 
@@ -54,40 +69,176 @@ def decide_flow(steps: Sequence[TraceStep]) -> Places:
 
 
 @dataclass(frozen=True)
+class _Measure:
+    """Sizes of a chart.
+
+    Attributes:
+        places: places of the boxes.
+        width: inches of a box.
+        beside: inches between two boxes side by side.
+        line: inches of a line of text in a box.
+        is_short: whether the equation stands beside the name, in boxes that have a row to themselves.
+    """
+
+    places: Places
+    width: float
+    beside: float = BESIDE
+    line: float = _LINE
+    is_short: bool = False
+
+    @cached_property
+    def short(self) -> Set[str]:
+        """Names of the steps whose equation stands beside the name."""
+        return _alone(self.places) if self.is_short else frozenset()
+
+    @property
+    def below(self) -> float:
+        """Inches between two boxes one below the other."""
+        return (_BELOW_SHORT if self.is_short else _BELOW) * self.line
+
+    @property
+    def size(self) -> float:
+        """Font size of a name in points."""
+        return min(BODY, self.line * POINTS / _PER_LETTER)
+
+    @property
+    def across(self) -> float:
+        """Inches of all boxes side by side."""
+        return max(column for column, _ in self.places.values()) * (self.width + self.beside) + self.width
+
+
+@dataclass(frozen=True)
 class FlowPart(Part):
     """A flow chart of steps. The boxes that a followed element passes have its coordinates.
 
+    Boxes, their letters and what is between them are smaller where the room asks for it. Where it is too narrow for
+    boxes side by side, all stand in one column.
+
     Attributes:
-        block: the steps.
-        room: width in inches. Where it is too narrow for boxes side by side, all stand in one column.
+        block: the steps. Of those of other parts that they read, or that read them, the names stand where they would.
+        room: width in inches.
+        tall: height in inches, which is exceeded where letters would be too small.
     """
 
     block: Flow
     room: float
+    tall: float = math.inf
+
+    is_picture = True
 
     @cached_property
+    def _nodes(self) -> Sequence[TraceStep]:
+        """The steps, between those of other parts that they read and those that read them."""
+        steps = self.block.steps
+        names, read = {step.name for step in steps}, {name for step in steps for name in step.inputs}
+        before = [replace(step, inputs=()) for step in self.block.before if step.name in read]
+        after = [replace(step, inputs=tuple(filter(names.__contains__, step.inputs))) for step in self.block.after]
+        return [*before, *steps, *(step for step in after if step.inputs)]
+
+    @cached_property
+    def _notes(self) -> Mapping[str, str]:
+        return {step.name: note for step, note in zip(self.block.steps, self.block.notes, strict=True)}
+
+    @property
     def places(self) -> Places:
         """Places of the boxes."""
-        places = decide_flow(self.block.steps)
-        if max(column for column, _ in places.values()) * (WIDTH + BESIDE) + WIDTH <= self.room:
-            return places
-        return {step.name: (0.0, row) for row, step in enumerate(self.block.steps)}
+        return self._measure.places
 
     @cached_property
+    def _measure(self) -> _Measure:
+        """The largest sizes for the room, first those of boxes side by side."""
+        by_column, column = decide_flow(self._nodes), {step.name: (0.0, row) for row, step in enumerate(self._nodes)}
+        free = self._beside_lanes(column)
+        choices = [[_Measure(column, min(WIDTH, free))]]
+        if self._is_short and (wide := max(self._needed(step, is_short=True) for step in self._nodes)) <= free:
+            choices[0].append(_Measure(column, max(wide, min(WIDTH, free)), is_short=True))
+        if _are_apart(by_column):
+            n = max(place for place, _ in by_column.values()) + 1
+            beside = BESIDE if n * (WIDTH + BESIDE) - BESIDE <= self.room else _LEAST_BESIDE
+            width, alone = min((self.room + beside) / n - beside, WIDTH), _alone(by_column)
+            least = max((self._needed(step) for step in self._nodes if step.name not in alone), default=0.0)
+            if beside == BESIDE or least <= width:
+                shapes = (False, True) if self._is_short else (False,)
+                choices.insert(0, [_Measure(by_column, width, beside, is_short=is_short) for is_short in shapes])
+        fitted = [[replace(one, line=self._line(one)) for one in alike] for alike in choices]
+        fitting = ([one for one in alike if self._height(one) <= self.tall + _HAIR] for alike in fitted)
+        if largest := next(filter(None, fitting), None):
+            return max(largest, key=lambda one: one.line)
+        return min((one for alike in fitted for one in alike), key=self._height)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether equations may stand beside names, as the height is limited."""
+        return math.isfinite(self.tall)
+
+    def _width_alone(self, step: TraceStep, one: _Measure) -> float:
+        """Return the inches of a box that no other stands beside."""
+        is_short = step.name in one.short
+        least, wanted = (self._needed(step, is_short, size) for size in (LEAST_LABEL, one.size))
+        most = _WIDER * one.width if any(column for column, _ in one.places.values()) else one.width
+        return max(one.width, least, min(wanted, most))
+
+    def _needed(self, step: TraceStep, is_short: bool = False, size: float = LEAST_LABEL) -> float:
+        """Return the inches of a step's box with letters of a size; ``is_short``: with the equation beside the name."""
+        shape, name, equation, visit, axes, note = (
+            text_width(text, max(size * share, LEAST_LABEL), bold=share == 1.0) + _BETWEEN_TEXTS
+            for text, share in (
+                (shape_text(step.shape), 1.0),
+                (step.name, 1.0),
+                (f"= {step.equation}", _EQUATION),
+                (self.block.visits.get(step.name, ""), _EQUATION),
+                (" × ".join(step.axes), _DETAILS),
+                (self._notes.get(step.name, ""), _DETAILS),
+            )
+        )
+        lines = (name + equation + shape, axes + visit) if is_short else (name + shape, equation + visit, axes)
+        return (max(*lines, note) - _BETWEEN_TEXTS) * DRAWN_WIDER + 2 * _INSET
+
+    def _beside_lanes(self, column: Places) -> float:
+        """Return the inches that boxes in one column have beside their lanes."""
+        lanes = self._lanes_of(column)
+        return self.room - _LANE * (1 + max(lanes.values())) if lanes else self.room
+
+    def _line(self, one: _Measure) -> float:
+        """Return the inches of a line with which a chart is as tall as it may be."""
+        lines = (self._height(replace(one, line=1.0)) - self._over) or 1.0
+        return min(max((self.tall - self._over) / lines, _LEAST_LINE), _LINE)
+
+    def _tops(self, one: _Measure) -> list[float]:
+        """Return where each row begins, and where the last one ends, with the space below it."""
+        heights = [0.0] * (1 + max(row for _, row in one.places.values()))
+        for step in self._nodes:
+            row = one.places[step.name][1]
+            heights[row] = max(heights[row], self._box_height(step, one) + one.below)
+        return [self._over + sum(heights[:row]) for row in range(len(heights) + 1)]
+
+    def _height(self, one: _Measure) -> float:
+        return self._tops(one)[-1] - one.below
+
+    def _box_height(self, step: TraceStep, one: _Measure) -> float:
+        """Return the inches of a box, which is as high as its texts."""
+        is_short = step.name in one.short
+        n_lines = 3 - is_short + bool(self._notes[step.name]) if step.name in self._notes else 1
+        return (n_lines + _AROUND) * one.line
+
+    @property
     def _lanes(self) -> Mapping[tuple[str, str], int]:
         """Lane of each arrow that passes other boxes of a single column, counted from the boxes."""
-        if any(column for column, _ in self.places.values()):
+        return self._lanes_of(self.places)
+
+    def _lanes_of(self, places: Places) -> Mapping[tuple[str, str], int]:
+        if any(column for column, _ in places.values()):
             return {}
         ends: list[int] = []  # row where the last arrow of each lane ends
         lanes: dict[tuple[str, str], int] = {}
         past = [
-            (self.places[name][1], row, name, step.name)
-            for row, step in enumerate(self.block.steps)
+            (places[name][1], row, name, step.name)
+            for row, step in enumerate(self._nodes)
             for name in step.inputs
-            if row - self.places[name][1] > 1
+            if row - places[name][1] > 1
         ]
         for first, last, *pair in sorted(past):
-            free = next((lane for lane, end in enumerate(ends) if end <= first), len(ends))
+            free = next((lane for lane, end in enumerate(ends) if end < first), len(ends))
             ends[free : free + 1] = [last]
             lanes[pair[0], pair[1]] = free
         return lanes
@@ -97,7 +248,7 @@ class FlowPart(Part):
         """Lines of the legend, which says what fills and outlines of boxes mean."""
         lines: list[list[_Entry]] = [[]]
         for entry in _KEYS.values():
-            if lines[-1] and sum(map(_entry_width, [*lines[-1], entry])) > self.room:
+            if lines[-1] and sum(map(_entry_width, [*lines[-1], entry])) - _BETWEEN_ENTRIES > self.room:
                 lines.append([])
             lines[-1].append(entry)
         return lines
@@ -111,105 +262,162 @@ class FlowPart(Part):
     def width(self) -> float:
         """Width in inches."""
         lanes = _LANE * (1 + max(self._lanes.values())) if self._lanes else 0.0
-        return max(column for column, _ in self.places.values()) * (WIDTH + BESIDE) + WIDTH + lanes
+        return self._measure.across + lanes
 
     def height(self, _: float) -> float:
         """Return the height in inches."""
-        return self._over + max(row for _, row in self.places.values()) * (HEIGHT + BELOW) + HEIGHT
+        return self.heads_height
+
+    @property
+    def heads_height(self) -> float:
+        """Height in inches: a chart gives way to what else is on a page, as heads do."""
+        return self._height(self._measure)
 
     def draw(self, sheet: Sheet, x: float, y: float, _: float) -> None:
         """Draw the chart with its top left corner at (x, y)."""
-        block, places = self.block, self.places
-        corners = {
-            name: (x + column * (WIDTH + BESIDE), y + self._over + row * (HEIGHT + BELOW))
-            for name, (column, row) in places.items()
-        }
+        block, one = self.block, self._measure
+        tops, alone, boxes = self._tops(one), _alone(one.places), dict[str, _Box]()
+        for step in self._nodes:
+            column, row = one.places[step.name]
+            is_wider = step.name in one.short or (step.name in alone and one.beside < BESIDE)
+            wide = self._width_alone(step, one) if is_wider else one.width
+            left = max(x + column * (one.width + one.beside) - (wide - one.width) / 2, x)
+            boxes[step.name] = _Box(left, y + tops[row], wide, self._box_height(step, one))
         for i, line in enumerate(self._key):
             _draw_key(sheet, x, y + 0.1 + FOOT_LINE * i, line)
-        _draw_arrows(sheet, block.steps, places, corners, set(block.visits), self._lanes)
-        for step, note in zip(block.steps, block.notes, strict=True):
-            left, top = corners[step.name]
-            _draw_box(sheet, left, top, step, passed=step.name in block.visits)
-            _write_step(sheet, left, top, step, note, block.visits.get(step.name))
+        _draw_arrows(sheet, self._nodes, one, boxes, set(block.visits), self._lanes)
+        for step in self._nodes:
+            box = boxes[step.name]
+            if step.name not in self._notes:
+                where = "a later" if step.inputs else "an earlier"  # only steps of this part are read here
+                _draw_elsewhere(sheet, box, step, f"in {where} part", one)
+                continue
+            _draw_box(sheet, box, step, passed=step.name in block.visits)
+            _write_step(sheet, box, step, self._notes[step.name], block.visits.get(step.name), one)
 
 
-def _draw_box(sheet: Sheet, left: float, top: float, step: TraceStep, passed: bool) -> None:
-    box = FancyBboxPatch(
-        (left, top),
-        WIDTH,
-        HEIGHT,
-        boxstyle=f"round,pad=0,rounding_size={HEIGHT / 10}",
-        facecolor=_KEYS[step.memory][0],
-        edgecolor=ACCENT if passed else QUIET,
-        linewidth=1.4 if passed else 0.7,
-        linestyle="-" if step.contiguous else _DASHED,
-    )
-    sheet.page.add_patch(box)
+@dataclass(frozen=True)
+class _Box:
+    """A box on a sheet, in inches."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    def line(self, number: int, line: float) -> float:
+        """Return the middle of a line of its text."""
+        return self.top + (number + 0.5 + _AROUND / 2) * line
 
 
-def _write_step(sheet: Sheet, left: float, top: float, step: TraceStep, note: str, visit: str | None) -> None:
+def _are_apart(places: Places) -> bool:
+    """Return whether no two boxes lie on each other."""
+    by_row = sorted((row, column) for column, row in places.values())
+    return all(row != other or right - left >= 1 for (row, left), (other, right) in pairwise(by_row))
+
+
+def _alone(places: Places) -> set[str]:
+    """Return the names of those that have a row to themselves."""
+    in_row = Counter(row for _, row in places.values())
+    return {name for name, (_, row) in places.items() if in_row[row] == 1}
+
+
+def _frame(sheet: Sheet, box: _Box, line: float, **looks: Any) -> None:
+    """Draw the outline of a box; ``line``: its thickness in points."""
+    style = f"round,pad=0,rounding_size={min(box.height, box.width) / 10}"
+    patch = FancyBboxPatch((box.left, box.top), box.width, box.height, boxstyle=style, linewidth=line * sheet.zoom)
+    patch.set(**looks)
+    sheet.page.add_patch(patch)
+
+
+def _draw_box(sheet: Sheet, box: _Box, step: TraceStep, passed: bool) -> None:
+    looks = {"facecolor": _KEYS[step.memory][0], "edgecolor": ACCENT if passed else QUIET}
+    _frame(sheet, box, _PASSED if passed else _EDGE, linestyle="-" if step.contiguous else _DASHED, **looks)
+
+
+def _draw_elsewhere(sheet: Sheet, box: _Box, step: TraceStep, where: str, one: _Measure) -> None:
+    """Draw the name of a step that is drawn in another part."""
+    _frame(sheet, box, 0.0, facecolor=_ELSEWHERE)
+    left, y = box.left + _INSET, box.line(0, one.line)
+    sheet.write(left, y, step.name, one.size, bold=True)
+    left += text_width(step.name, one.size, bold=True) * DRAWN_WIDER + 0.08
+    sheet.write(left, y, where, max(one.size * _DETAILS, LEAST_LABEL), colour=QUIET)
+
+
+def _write_step(sheet: Sheet, box: _Box, step: TraceStep, note: str, visit: str | None, one: _Measure) -> None:
     """Write a step's name and shape, equation and the followed element's coordinates, axes, and costs."""
-    inset, size = 0.07, BODY
-    left, right, room = left + inset, left + WIDTH - inset, WIDTH - 2 * inset
-    ys = [top + HEIGHT * (line + 0.62) / 4.25 for line in range(4)]
+    size = one.size
+    details, of_equation = (max(size * share, LEAST_LABEL) for share in (_DETAILS, _EQUATION))
+    left, right, room = box.left + _INSET, box.left + box.width - _INSET, box.width - 2 * _INSET
+    first, second, *others = (box.line(line, one.line) for line in range(4))
 
-    sheet.write(left, ys[0], step.name, size, bold=True).set_label(f"step {step.name}")
-    shape = shape_text(step.shape)
-    spare = room - text_width(step.name, size, bold=True) - 0.1
-    shrunk = min(1.0, spare / text_width(shape, size, bold=True))
-    sheet.write(right, ys[0], shape, size * shrunk, bold=True, align="right")
-
-    equation = f"= {step.equation}"
-    sheet.write(left, ys[1], equation, min(size * 0.94, size * room / text_width(equation, size)))
+    shape, equation = shape_text(step.shape), f"= {step.equation}"
+    beside, free = 0.0, room
+    if step.name in one.short:
+        others, second = [second, *others], first
+        texts = (step.name, size, True), (equation, of_equation, False), (shape, size, True)
+        shrunk = (room - 2 * _BETWEEN_TEXTS) / sum(text_width(text, points, bold=bold) for text, points, bold in texts)
+        size, of_equation = (
+            max(points * min(1.0, shrunk / DRAWN_WIDER), LEAST_LABEL) for points in (size, of_equation)
+        )
+        beside = text_width(step.name, size, bold=True) * DRAWN_WIDER + _BETWEEN_TEXTS
+    elif visit:
+        free -= text_width(visit, of_equation) + _BETWEEN_TEXTS
+    sheet.write(left, first, step.name, size, bold=True).set_label(f"step {step.name}")
+    spare = room - text_width(step.name, size, bold=True) - _BETWEEN_TEXTS
+    sheet.write(
+        right, first, shape, size * min(1.0, spare / text_width(shape, size, bold=True)), bold=True, align="right"
+    )
+    if not beside:
+        of_equation = min(of_equation, size * free / text_width(equation, size))
+    sheet.write(left + beside, second, equation, of_equation)
     if visit:
-        sheet.write(right, ys[1], visit, size * 0.94, colour=ACCENT, align="right")
-    for y, text in zip(ys[2:], (" × ".join(step.axes), note), strict=True):
-        sheet.write(left, y, fit_text(text, room, size * 0.82), size * 0.82, colour=QUIET)
+        sheet.write(right, others[0] if beside else second, visit, of_equation, colour=ACCENT, align="right")
+    for y, text in zip(others, (" × ".join(step.axes), note), strict=False):
+        sheet.write(left, y, fit_text(text, room, details), details, colour=QUIET)
 
 
 def _draw_arrows(
     sheet: Sheet,
     steps: Sequence[TraceStep],
-    places: Places,
-    corners: Mapping[str, tuple[float, float]],
+    one: _Measure,
+    boxes: Mapping[str, _Box],
     passed: set[str],
     lanes: Mapping[tuple[str, str], int],
 ) -> None:
-    w, h = WIDTH, HEIGHT
-    head = BELOW * 0.2 * POINTS * sheet.zoom
-    for step in steps:
-        left, top = corners[step.name]
-        for name in step.inputs:
-            from_left, from_top = corners[name]
-            start = (from_left + w / 2, from_top + h)
-            if (name, step.name) in lanes:  # out at the right, down beside other boxes, and in again
-                beside, end = left + w + _LANE * (lanes[name, step.name] + 1), (left + w, top + h * 0.4)
-                out = from_top + h * 0.6
-                path = [(from_left + w, out), (beside, out), (beside, end[1]), end]
-            elif places[step.name][1] - places[name][1] > 1:  # past other boxes: down, then in from the side
-                side = left + w if from_left > left else left
-                path = [start, (start[0], top + h / 2), (side, top + h / 2)]
-            else:
-                end = (min(max(start[0], left + w * 0.25), left + w * 0.75), top)
-                middle = (start[1] + end[1]) / 2
-                path = [start, (start[0], middle), (end[0], middle), end]
-            colour = ACCENT if {name, step.name} <= passed else QUIET
-            arrow = FancyArrowPatch(
-                path=Path(path), arrowstyle="-|>,head_length=1,head_width=0.5", mutation_scale=head,
-                color=colour, linewidth=0.9, joinstyle="miter",
-            )  # fmt: skip
-            sheet.page.add_artist(arrow)
+    head = max(one.below * 0.2, _LEAST_HEAD) * POINTS * sheet.zoom
+    arrows = [(name, step.name) for step in steps for name in step.inputs]
+    for pair in sorted(arrows, key=lambda pair: set(pair) <= passed):  # those of the element above all others
+        begin, box = (boxes[name] for name in pair)
+        w, h = box.width, box.height
+        start = (begin.left + begin.width / 2, begin.top + begin.height)
+        rows = [one.places[name][1] for name in pair]
+        if pair in lanes:  # out at the right, down beside other boxes, and in again
+            beside, end = box.left + w + _LANE * (lanes[pair] + 1), (box.left + w, box.top + h * 0.4)
+            out = begin.top + begin.height * 0.6
+            path = [(begin.left + begin.width, out), (beside, out), (beside, end[1]), end]
+        elif rows[1] - rows[0] > 1:  # past other boxes: down, then in from the side
+            side = box.left + w if begin.left > box.left else box.left
+            path = [start, (start[0], box.top + h / 2), (side, box.top + h / 2)]
+        else:
+            end = (min(max(start[0], box.left + w * 0.25), box.left + w * 0.75), box.top)
+            middle = box.top - one.below / 2
+            path = [start, (start[0], middle), (end[0], middle), end]
+        arrow = FancyArrowPatch(
+            path=Path(path), arrowstyle="-|>,head_length=1,head_width=0.5", mutation_scale=head, joinstyle="miter",
+            color=ACCENT if set(pair) <= passed else QUIET, linewidth=_ARROW * sheet.zoom,
+        )  # fmt: skip
+        arrow.set_label(" → ".join(pair))
+        sheet.page.add_artist(arrow)
 
 
 def _entry_width(entry: _Entry) -> float:
-    return 0.22 + text_width(entry[2], SMALL) + 0.2
+    return 0.22 + text_width(entry[2], SMALL) + _BETWEEN_ENTRIES
 
 
 def _draw_key(sheet: Sheet, x: float, y: float, entries: Sequence[_Entry]) -> None:
     """Draw one line of the legend."""
     for fill, line, text in entries:
-        box = FancyBboxPatch((x, y - 0.05), 0.16, 0.1, boxstyle="round,pad=0,rounding_size=0.02", linewidth=0.7)
-        box.set(facecolor=fill, edgecolor=QUIET, linestyle=line)
-        sheet.page.add_patch(box)
+        _frame(sheet, _Box(x, y - 0.05, 0.16, 0.1), _EDGE, facecolor=fill, edgecolor=QUIET, linestyle=line)
         sheet.write(x + 0.22, y, text, SMALL, colour=QUIET)
         x += _entry_width((fill, line, text))

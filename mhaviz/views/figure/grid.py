@@ -148,6 +148,11 @@ class StacksPart(Part):
         """All pictures."""
         return [picture for stack in self.stacks for part in stack for picture in part.pictures]
 
+    @property
+    def heads_height(self) -> float:
+        """Height of the heads of maps in the stack that has more of them, one below the other."""
+        return max(sum(part.heads_height for part in stack) for stack in self.stacks)
+
     def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
         """Yield the titles of all pictures, each with its width."""
         for stack, inside in zip(self.stacks, self.rooms, strict=True):

@@ -136,7 +136,7 @@ class Measuring:
 
     @part.register
     def _(self, block: Flow, room: Room) -> Part:
-        return FlowPart(block, room.style.most_across)
+        return FlowPart(block, room.style.most_across, room.style.heads_height or math.inf)
 
     @part.register
     def _(self, block: Text, room: Room) -> Part:

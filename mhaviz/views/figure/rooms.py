@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
@@ -109,7 +109,7 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
         if fit(*current, block):
             current.append(block)
             continue
-        headings = next((i for i, one in enumerate(reversed(current)) if not isinstance(one, Text)), len(current))
+        headings = _n_headings(current)
         if headings < len(current) and (block.n_pieces == 1 or fit(*current[len(current) - headings :], block)):
             turn(len(current) - headings)
             pending.appendleft(block)
@@ -134,6 +134,14 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
             less = f"; a smaller {parameter('font_size')} takes less" * is_accepted("font_size")
             raise ArgumentError(f"{parameter('room')}: expected what has room in parts, got a part that has none{less}")
     return [*pages, replace(page, blocks=tuple(current))] if current else pages
+
+
+def _n_headings(blocks: Sequence[Block]) -> int:
+    """Return how many of the last blocks are texts that head what follows: those before them end what is above."""
+    texts = list(takewhile(lambda one: isinstance(one, Text), reversed(blocks)))
+    if len(texts) == len(blocks):
+        return len(texts)
+    return max((i for i, text in enumerate(texts, 1) if isinstance(text, Text) and text.style == "heading"), default=0)
 
 
 def _continued(texts: Sequence[Text]) -> list[Block]:

@@ -88,4 +88,8 @@ class PageView:
             words.pop()
         if all(isinstance(block, Text) for block in words):
             return None
-        return self if words == list(blocks) else replace(self, page=replace(self.page, blocks=tuple(words), remark=""))
+        return (
+            self
+            if words == list(leaves(blocks))
+            else replace(self, page=replace(self.page, blocks=tuple(words), remark=""))
+        )

@@ -8,7 +8,7 @@ from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.results.trace import follow_element
 from mhaviz.views.figure.flow import WIDTH, decide_flow
 from mhaviz.views.figure.sheet import MOST_PIXELS
-from mhaviz.views.showing import figure_of
+from mhaviz.views.showing import figure_of, figures_of
 from mhaviz.views.style import Style
 
 TRACES = {
@@ -79,3 +79,45 @@ def test_too_many_pixels_are_fewer():
     sheet = figure_of(TRACES["worked example"], Style(dpi=10_000))
     assert max(sheet.get_size_inches()) * sheet.dpi <= MOST_PIXELS
     assert "dpi instead of 10000" in sheet.notices[0]
+
+
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("looks", [{"room": "page"}, {"room": "column"}, {"room": "column", "font_size": 11}])
+def test_on_every_sheet_an_arrow_leads_to_and_from_each_step(name, looks):
+    """A step that is on another sheet stands where the arrow ends, with its name and without a shape."""
+    steps = TRACES[name].steps
+    read = {(source, step.name) for step in steps for source in step.inputs}
+    drawn, sheets = set(), figures_of(TRACES[name], Style(dpi=50, **looks))
+    for sheet in sheets:
+        here = {t.get_label()[5:] for t in sheet.page.texts if t.get_label().startswith("step ")}
+        arrows = {tuple(one.get_label().split(" → ")) for one in sheet.page.patches if " → " in one.get_label()}
+        assert arrows == {pair for pair in read if here & set(pair)}
+        texts = [text.get_text() for text in sheet.page.texts]
+        elsewhere = {end for pair in arrows for end in pair} - here
+        assert sum(text in ("in an earlier part", "in a later part") for text in texts) == len(elsewhere)
+        assert elsewhere <= set(texts)
+        drawn |= arrows
+    assert drawn == read
+    assert bool(looks.get("font_size")) <= (len(sheets) > 1)
+
+
+def test_no_two_arrows_of_a_column_lie_on_each_other():
+    """Two may share a way only from their common source, or to their common end."""
+    sheet = figure_of(TRACES["worked example"], Style(room="column", dpi=50))
+    ways = {}  # by the x at which they go down: top, bottom
+    for one in sheet.page.patches:
+        if " → " in one.get_label():
+            points = one.get_path().vertices
+            for (x, _), (x1, _) in itertools.pairwise(points):
+                if x == x1:
+                    ys = [y for at, y in points if at == x]
+                    ways.setdefault(round(x, 3), set()).add((min(ys), max(ys)))
+    for spans in ways.values():
+        assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(sorted(spans)))
+    assert len(ways) > 3
+
+
+def test_lines_grow_with_the_letters():
+    usual, large = (figure_of(TRACES["one token"], Style(dpi=50, font_size=size)) for size in (8, 16))
+    widths = [[one.get_linewidth() for one in sheet.page.patches if one.get_linewidth()] for sheet in (usual, large)]
+    assert widths[1] == pytest.approx([2 * width for width in widths[0]])

@@ -49,7 +49,7 @@ def record(name):
         *((name, room, 1) for name in ("1", "12") for room in SIZES),
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
         ("sentences", "column", 2),
-        ("trace", "column", 3), ("matrices", "page", 5),
+        *(("trace", room, 1) for room in SIZES), ("matrices", "page", 5),
         ("explanation", "column", 2), ("projections", "column", 3),
     ],
 )  # fmt: skip
@@ -117,7 +117,9 @@ def test_all_files_have_one_scale(shape):
 
 def test_every_part_is_in_one_of_the_files():
     trace = record("trace")
-    steps = [text for sheet in figures_of(trace, Style(room="column", dpi=50)) for text in labelled(sheet)]
+    sheets = figures_of(trace, Style(room="column", dpi=50, font_size=11))
+    assert len(sheets) > 1
+    steps = [text for sheet in sheets for text in labelled(sheet)]
     assert steps == [f"step {step.name}" for step in trace.steps]
     sentences = [image for sheet in figures_of(record("sentences"), Style(room="column", dpi=50))
                  for image in images(sheet, "L0 H")]  # fmt: skip
@@ -129,7 +131,9 @@ def labelled(sheet):
 
 
 def test_files_are_numbered_and_written_together(tmp_path):
-    record("trace").save(tmp_path / "t.png", tmp_path / "t.svg", tmp_path / "t.json", room="column", dpi=50)
+    record("trace").save(
+        tmp_path / "t.png", tmp_path / "t.svg", tmp_path / "t.json", room="column", dpi=50, font_size=11
+    )
     names = ["t-2.png", "t-2.svg", "t-3.png", "t-3.svg", "t.json", "t.png", "t.svg"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     with Image.open(tmp_path / "t-2.png") as image:
@@ -138,7 +142,7 @@ def test_files_are_numbered_and_written_together(tmp_path):
         path.unlink()
     (tmp_path / "t-2.png").mkdir()
     with pytest.raises(MhavizError, match=r"cannot write .*t-2.png: it is a folder"):
-        record("trace").save(tmp_path / "t.png", room="column", dpi=50)
+        record("trace").save(tmp_path / "t.png", room="column", dpi=50, font_size=11)
     assert [path.name for path in tmp_path.iterdir()] == ["t-2.png"]
 
 
