@@ -70,6 +70,18 @@ def test_pictures_and_data_of_a_training(mhaviz, pairs, tmp_path):
     assert data["source"]["corpus"] == "pairs.tsv"
 
 
+def test_every_look_changes_the_picture_of_a_training_alone(mhaviz, pairs, tmp_path):
+    looks = "", "--dpi 50", "--width 5in", "--font-size 9", "--title Mine", "--for page"
+    made = []
+    for i, look in enumerate(looks):
+        names = [str(tmp_path / f"{i}{suffix}") for suffix in (".safetensors", ".png")]
+        outputs = [part for name in names for part in ("-o", name)]
+        assert mhaviz("train", str(pairs), *outputs, "-q", *SMALL, *shlex.split(look)).status == 0
+        made.append([Path(name).read_bytes() for name in names])
+    checkpoints, pictures = (len(set(files)) for files in zip(*made, strict=True))
+    assert (checkpoints, pictures) == (1, len(looks))
+
+
 def test_the_same_command_writes_the_same_checkpoint(mhaviz, pairs, tmp_path):
     for name in ("a", "b"):
         mhaviz("train", str(pairs), "-o", str(tmp_path / f"{name}.safetensors"), "-q", *SMALL)
@@ -150,6 +162,8 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "--learning-rate", "nan"), 2, "--learning-rate: Input should be"),
         (("translation", "-o", "a.safetensors", "--d-model", "1000000", "--n-heads", "1"), 1, "memory"),
         (("translation", "-o", "a.safetensors", "--device", "cuda:99"), 1, "device cuda:99 is missing"),
+        (("translation", "-o", "a.safetensors", "--dpi", "3"), 2, "dpi: expected at least 20, got 3"),
+        (("translation", "-o", "a.safetensors", "--for", "page", "--width", "3in"), 2, "--for has a width"),
         (("translation", "-o", "a.safetensors", "--resume"), 1, "No such file or directory"),
         (("translation", "-o", "a.safetensors", "--resume", "--n-heads", "2"), 2, "leave out --n-heads"),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mhaviz.cli.command import asked, given
+from mhaviz.cli.shared.appearance import PictureOptions, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import PlainDevice, model_option
@@ -64,6 +65,7 @@ def train(
         ),
     ],
     delivery: Delivery,
+    looks: PictureOptions,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of Adam. \\[default: 1500]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint that -o names.")] = False,
     animate: Annotated[
@@ -87,7 +89,7 @@ def train(
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
-    inputs = [Path(corpus)]
+    style, inputs = style_of(looks), [Path(corpus)]
     delivery.check(inputs, (*RESULT_SUFFIXES, _SUFFIX))
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)
@@ -122,7 +124,7 @@ def train(
         if animate is not None and film is not None:
             film.save(animate)
         with others.besides([animate] if animate else []) as pictures:
-            pictures.deliver(checkpoint.record(chosen_device))
+            pictures.deliver(checkpoint.record(chosen_device), style)
     if not delivery.json:
         delivery.tell(_next_command(path, " ".join(filmed_pair(learnt_from).source)))
 
