@@ -150,5 +150,10 @@ class LayoutStyle(Style):
     is_least: bool = False
     heads_height: float | None = None
 
+    @property
+    def bars_lie(self) -> bool:
+        """Whether colour bars lie above pictures, as there is no width for bars beside them."""
+        return self.is_narrow or self.is_least or self.heads_height is not None
+
     def __post_init__(self) -> None:
         """Check nothing."""

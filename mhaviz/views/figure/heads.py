@@ -290,14 +290,13 @@ def decide_heads(
         like: parts to align with.
     """
     m = block.maps[0]
-    lies = style.is_narrow or style.heads_height is not None  # the colour bar, as room across is short
     is_alone, width = len(block.panels) == 1, style.width or math.inf
     table = measure_table(block.table, fonts, is_alone, width - 2 * MARGIN) if block.table else None
     beside = is_alone and width >= _BESIDE_TABLE and not style.is_least  # a map is not made smaller for its sake
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and width >= _WIDE:
         margins = key_margin(m), query_margin(m)
-    taken = 0.0 if lies else BESIDE + _OF_HEADS
+    taken = 0.0 if style.bars_lie else BESIDE + _OF_HEADS
     if style.width is not None:
         taken += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
     layouts = [part.layout for part in like]
@@ -319,7 +318,7 @@ def decide_heads(
         text=block.cell_text(m.cells.pooled(*layout.cells)) if m.quantity.is_signed else "",
         across=across,
         margins=margins,
-        bars_lie=lies,
+        bars_lie=style.bars_lie,
     )
 
 
@@ -348,11 +347,10 @@ def decide_panels(block: Matrices, bars: Sequence[Scale], room: Room, fonts: Fon
         room: their room, without what colour bars take.
         fonts: fonts of the figure.
     """
-    lies = room.style.is_narrow or (room.style.is_least and not block.are_patches)  # the bar, as room across is short
     beside = (sum(map(scale_width, scales)) for scales in _by_row(bars, block.panels, block.most_across).values())
-    taken = 0.0 if lies else BESIDE + max(beside, default=0.0)
+    taken = 0.0 if room.style.bars_lie else BESIDE + max(beside, default=0.0)
     layout = solve(block, replace(room, taken=taken))
-    return MosaicPart(block, block.title, "", layout, fonts, block.panels, bars, lies)
+    return MosaicPart(block, block.title, "", layout, fonts, block.panels, bars, room.style.bars_lie)
 
 
 def _by_row(bars: Iterable[Scale], panels: Sequence[Panel], across: int) -> Mapping[int, list[Scale]]:

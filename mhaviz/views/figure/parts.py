@@ -104,7 +104,7 @@ class Measuring:
             () if is_inside else self._scales.beside(block),
             (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN,
         )
-        part = line_up(self._rows(block, self._beside_tables(block, bars, room)), bars, style.is_narrow)
+        part = line_up(self._rows(block, self._beside_tables(block, bars, room)), bars, style.bars_lie)
         has_grids = any(one.blocks for one in block.blocks)
         if part.width <= most or (style.width is None and not has_grids):
             return part
@@ -119,7 +119,7 @@ class Measuring:
         least = _LEAST_BESIDE_TABLE * max((len(one.columns) for one in matrices([grid])), default=0) + _LABELS_BESIDE
         wide = (measure_table(table, self._fonts).beside_width + BETWEEN for table in tables)
         free = room.style.across - max(wide, default=math.inf)
-        free -= 0.0 if room.style.is_narrow or not bars else BESIDE + sum(map(scale_width, bars))
+        free -= 0.0 if room.style.bars_lie or not bars else BESIDE + sum(map(scale_width, bars))
         return replace(room, style=replace(room.style, width=free + 2 * MARGIN)) if free >= least else room
 
     @part.register

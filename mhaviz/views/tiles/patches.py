@@ -14,7 +14,6 @@ _HIGH, _COLUMN = 4.8, 1.6  # most inches of all tiles, down; on a narrow page, m
 _OF_PLAIN = 1 / 3  # share of the height for tiles without an image below others
 _LEAST, _MOST = 0.55, 4.2  # inches of the longer side of a tile
 _BETWEEN = 0.05  # inches between two tiles where they are in lines
-_BAR = 0.85  # inches of the colour bar with its numbers
 
 
 def patches_layout(block: Matrices, room: Room) -> Layout:
@@ -24,7 +23,7 @@ def patches_layout(block: Matrices, room: Room) -> Layout:
     """
     n, style, ruler, abreast = len(block.panels), room.style, room.ruler, max(room.in_line, 1)
     titles = [panel.title for panel in block.panels]
-    width = (room.style.across - (0.0 if style.is_narrow else BESIDE + _BAR) - BESIDE * (abreast - 1)) / abreast
+    width = (style.across - room.taken - BESIDE * (abreast - 1)) / abreast
     is_plain = room.of_patches > 1 and block.panels[0].image is None
     high = 2 * (_OF_PLAIN if is_plain else 1 - _OF_PLAIN) / room.of_patches if room.of_patches > 1 else 1.0
     high *= _COLUMN * (style.width or PAGE_WIDTH) if style.is_narrow else _HIGH

@@ -476,7 +476,7 @@ def test_many_cells_have_their_size_in_an_svg_whatever_its_dpi():
     stream = io.BytesIO()
     heatmap_figure(attention, Style(dpi=144)).savefig(stream, format="svg")
     widths = re.findall(r'<image .*?width="([\d.]+)"', stream.getvalue().decode(), flags=re.S)
-    assert len(set(widths[:36])) == 1
+    assert max(map(widths.count, widths)) >= 36
 
 
 @pytest.mark.parametrize(("weights", "says"), [
