@@ -145,10 +145,13 @@ class LayoutStyle(Style):
     Attributes:
         is_least: whether what has no room in ``width`` makes the page wider, as the user has not chosen it.
         heads_height: inches that the heads of a page of a given height may take, down; None: any.
+        squeeze: share of their usual height that gaps, rows of small matrices and rows with bars have, in a room that
+            would have none for all otherwise.
     """
 
     is_least: bool = False
     heads_height: float | None = None
+    squeeze: float = 1.0
 
     @property
     def bars_lie(self) -> bool:

@@ -22,7 +22,7 @@ from mhaviz.results.timing import Timing
 from mhaviz.views.data import document, write_json
 from mhaviz.views.figure.curves import decide_curves, draw_plot, log_ticks, name_places
 from mhaviz.views.figure.sheet import Sheet
-from mhaviz.views.showing import figure_of, view_of
+from mhaviz.views.showing import figure_of, figures_of, view_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 from mhaviz.views.terminal.tables import table_lines
@@ -527,3 +527,11 @@ def test_json_of_the_complexity(complexity):
     assert data["crossover"] == {"terms": 512, "operations": 1024, "times": [571.2, 948.0], "verdict": "crosses"}
     assert data["longest"][0] == {"device": "cpu", "free_bytes": 2**34, "tokens": 23_170}
     assert data["measured"]["attention"][1]["seconds"] == 512**2 / 1e8
+
+
+def test_curves_are_divided_before_a_sheet_has_only_a_table():
+    lengths = tuple(2**i for i in range(6, 20))
+    complexity = make_complexity(lengths=lengths, order=TimeOrder("crosses", lengths, (571.2, 948.0)))
+    sheets = figures_of(complexity, Style(room="column", dpi=50))
+    assert len(sheets) > 1
+    assert all(len(sheet.axes) > 1 for sheet in sheets)

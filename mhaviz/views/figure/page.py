@@ -15,7 +15,7 @@ from mhaviz.pages.blocks import (
 )
 from mhaviz.pages.registry import FIGURE_SUFFIXES
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
-from mhaviz.views.figure.grid import GridPart
+from mhaviz.views.figure.grid import GridPart, StacksPart
 from mhaviz.views.figure.heads import (
     MosaicPart,
 )
@@ -48,6 +48,7 @@ _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below th
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
 _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
+_SQUEEZED = 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -175,6 +176,12 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
                 low, layout, plan = (low + high) / 2, larger, trial
             else:
                 high = (low + high) / 2
+    if most and style.room is not None and plan.height > most:
+        for share in _SQUEEZED:
+            squeezed = replace(layout, squeeze=share)
+            if (trial := _plan(page, scales, fonts, squeezed)).height > most:
+                break
+            layout, plan = squeezed, trial
     return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 
 
@@ -288,7 +295,9 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
             )
         width = max(style.width, needed - ROUNDING) if style.is_least else style.width
     lines = len(title_lines(title, width, fonts)) - 1
-    places, bottom = _place(parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN)
+    places, bottom = _place(
+        parts, MARGIN + (_TITLE + TITLE_LINE * lines if title else 0.0), width - MARGIN, style.squeeze
+    )
     foot = foot_height(width, page.footnote, remark, fonts)
     height = bottom + (foot or -_UNDER) + MARGIN
     of_heads = sum(part.heads_height for part, *_ in places)
@@ -330,22 +339,41 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     """Return the title of the page, and its parts, with the title that the user has ``wanted``; None: their own."""
     if wanted is None:
         return title, parts
-    titled = [part for part in parts if isinstance(part, MosaicPart) and isinstance(part.title, Title)]
+    titled = [picture for picture in _beside_each_other(parts) if isinstance(picture.title, Title)]
     if wanted and len(titled) != 1:
         return wanted, parts
     own = "" if title else wanted  # below the page's title, the one picture's own is the second line of it
-    title = wanted if title else ""
-    return title, [replace(part, title=own) if part in titled else part for part in parts]
+    return (wanted if title else ""), [_entitled(part, own) for part in parts]
 
 
-def _place(parts: Sequence[Part], top: float, edge: float) -> tuple[list[Place], float]:
-    """Place parts from ``top`` downwards, as wide as ``edge`` allows; return their places and where a foot begins."""
+def _beside_each_other(parts: Iterable[Part]) -> Iterator[MosaicPart]:
+    """Yield the pictures that are parts of the page, or of one of its stacks."""
+    for part in parts:
+        if isinstance(part, StacksPart):
+            yield from (one for stack in part.stacks for one in _beside_each_other(stack))
+        elif isinstance(part, MosaicPart):
+            yield part
+
+
+def _entitled(part: Part, title: str) -> Part:
+    """Return a part with this title in place of those of its pictures that are of sentences."""
+    if isinstance(part, StacksPart):
+        left, right = (tuple(_entitled(one, title) for one in stack) for stack in part.stacks)
+        return replace(part, stacks=(left, right))
+    return replace(part, title=title) if isinstance(part, MosaicPart) and isinstance(part.title, Title) else part
+
+
+def _place(parts: Sequence[Part], top: float, edge: float, squeeze: float) -> tuple[list[Place], float]:
+    """Place parts from ``top`` downwards, as wide as ``edge`` allows; return their places and where a foot begins.
+
+    ``squeeze``: share of their usual height that gaps have.
+    """
     y, room = top, edge - MARGIN
     places: list[Place] = []
     for part in parts:
         places.append((part, MARGIN, y, room))
-        y += part.height(room) + part.after
-    return places, y - (parts[-1].after - _UNDER if parts else 0.0)
+        y += part.height(room) + part.after * squeeze
+    return places, y - (parts[-1].after * squeeze - _UNDER if parts else 0.0)
 
 
 def _pictures(parts: Iterable[Part]) -> list[MosaicPart]:

@@ -87,7 +87,7 @@ class Measuring:
         """Measure a block in its room."""
         table = block.as_table
         assert table is not None, "what has no picture has numbers"
-        return measure_table(table, self._fonts, room=self._style.most_across)
+        return measure_table(table, self._fonts, room=self._style.most_across, squeeze=self._style.squeeze)
 
     @part.register
     def _(self, block: Matrices, room: Room) -> Part:

@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Text
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
@@ -109,8 +109,14 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
         if fit(*current, block):
             current.append(block)
             continue
+        if isinstance(block, Table) and current and fit(*current[:-1], beside := Stacks((current[-1],), (block,))):
+            current[-1] = beside
+            continue
         headings = _n_headings(current)
-        if headings < len(current) and (block.n_pieces == 1 or fit(*current[len(current) - headings :], block)):
+        is_pictured = any(not isinstance(one, Text | Table) for one in current) or isinstance(block, Table)
+        if headings < len(current) and (
+            block.n_pieces == 1 or (is_pictured and fit(*current[len(current) - headings :], block))
+        ):
             turn(len(current) - headings)
             pending.appendleft(block)
         elif end := _most(lambda n: fit(*current, block.pieces(0, n)), 0, block.n_pieces - 1):  # noqa: B023
@@ -137,11 +143,13 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
 
 
 def _n_headings(blocks: Sequence[Block]) -> int:
-    """Return how many of the last blocks are texts that head what follows: those before them end what is above."""
+    """Return how many of the last blocks are texts that head what follows: after the last that ends in an empty line.
+
+    If all are texts, all are counted.
+    """
     texts = list(takewhile(lambda one: isinstance(one, Text), reversed(blocks)))
-    if len(texts) == len(blocks):
-        return len(texts)
-    return max((i for i, text in enumerate(texts, 1) if isinstance(text, Text) and text.style == "heading"), default=0)
+    ends = (i for i, text in enumerate(texts) if isinstance(text, Text) and not text.lines[-1])
+    return len(texts) if len(texts) == len(blocks) else next(ends, len(texts))
 
 
 def _continued(texts: Sequence[Text]) -> list[Block]:

@@ -37,6 +37,7 @@ class TablePart(Part):
         card: whether the table is a card: a single row of the table, written as one line for each number.
         line: inches of a row.
         gap: inches between columns.
+        squeeze: share of their usual height that rows with bars have, if that is enough for their texts.
     """
 
     table: Table
@@ -46,6 +47,7 @@ class TablePart(Part):
     card: bool
     line: float
     gap: float
+    squeeze: float = 1.0
 
     after = 0.08
     can_be_left_out = True
@@ -109,7 +111,7 @@ class TablePart(Part):
         """Return the table with these columns alone."""
         columns, widths = tuple(self.table.columns[i] for i in places), tuple(self.widths[i] for i in places)
         rows, texts = (tuple(tuple(row[i] for i in places) for row in all_) for all_ in (self.table.rows, self.texts))
-        table, line = replace(self.table, columns=columns, rows=rows), _line(columns)
+        table, line = replace(self.table, columns=columns, rows=rows), _line(columns, self.squeeze)
         return replace(self, table=table, texts=texts, widths=widths, line=line)
 
     def draw(self, sheet: Sheet, x: float, y: float, width: float) -> None:
@@ -140,14 +142,16 @@ class TablePart(Part):
             sheet.write(x, y + number * _LINE, line, SMALL, colour=QUIET)
 
 
-def _line(columns: Sequence[Column]) -> float:
-    return _BAR_LINE if any(column.bar for column in columns) else _LINE
+def _line(columns: Sequence[Column], squeeze: float) -> float:
+    return max(_BAR_LINE * squeeze, _LINE) if any(column.bar for column in columns) else _LINE
 
 
-def measure_table(table: Table, fonts: Fonts, card: bool = False, room: float = math.inf) -> TablePart:
+def measure_table(
+    table: Table, fonts: Fonts, card: bool = False, room: float = math.inf, squeeze: float = 1.0
+) -> TablePart:
     """Measure a table; bars and gaps are smaller where it would be wider than ``room``.
 
-    ``card``: as a card of its single row, without the first column.
+    ``card``: as a card of its single row, without the first column. ``squeeze``: see ``TablePart``.
     """
     families = fonts.families
     table, more = table.limited()
@@ -163,4 +167,4 @@ def measure_table(table: Table, fonts: Fonts, card: bool = False, room: float = 
         longest = max((room - sum(widths) - gaps * _LEAST_GAP) / bars, _LEAST_BAR)
         widths = [max(wide, min(bar, longest)) for wide, bar in zip(widths, least, strict=True)]
     gap = min(max((room - sum(widths)) / max(gaps, 1), _LEAST_GAP), _GAP)
-    return TablePart(table, tuple(texts), tuple(widths), more, card, _line(table.columns), gap)
+    return TablePart(table, tuple(texts), tuple(widths), more, card, _line(table.columns, squeeze), gap, squeeze)

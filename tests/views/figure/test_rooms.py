@@ -15,6 +15,7 @@ from pypdf import PdfReader
 from mhaviz.analyses.explanation import explain
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
+from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
 from mhaviz.pages.pooling import pool_map
@@ -39,6 +40,7 @@ def record(name):
         "trace": lambda: traced(layer, WORKED_EXAMPLE),
         "matrices": lambda: layer_matrices(*encoded(layer, WORKED_EXAMPLE[:1], "ce paragraphe est un exemple"), (0, 1)),
         "explanation": lambda: explain(*encoded(RandomLayer(16, 2), ["one two three two"]), 2, 0),
+        "scaling": lambda: compare_scaling(*encoded(RandomLayer(64, 4), ["a b c d e f"]), (0,)),
         "projections": lambda: compare_projections(layer.projection_inputs(WORKED_EXAMPLE[0]), include_self=False),
     }[name]()
 
@@ -49,7 +51,7 @@ def record(name):
         *((name, room, 1) for name in ("1", "12") for room in SIZES),
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
         ("sentences", "column", 2),
-        *(("trace", room, 1) for room in SIZES), ("matrices", "page", 5),
+        *(("trace", room, 1) for room in SIZES), ("matrices", "page", 3),
         ("explanation", "column", 2), ("projections", "column", 3),
     ],
 )  # fmt: skip
@@ -70,19 +72,54 @@ def test_a_picture_fits_its_room(name, room, n_files):
     assert said == ([[f"part {i} of {n_files}"] for i in range(1, n_files + 1)] if n_files > 1 else [[]])
 
 
-@pytest.mark.parametrize("room", ["column", "page"])
+@pytest.mark.parametrize("room", SIZES)
 def test_pictures_stand_with_their_heading_and_together_where_they_fit(room):
-    """Where a head has no room on one page, the next says whose pictures it continues."""
+    """All of a head is on one sheet, below its heading."""
     seen = []
     for sheet in figures_of(record("matrices"), Style(room=room, dpi=50)):
         titles = "\n".join(texts(sheet))
-        names = re.findall(r"^(Kᵀ|[VQSAH])(?: = [^W\n]*)? \(\d × \d\)$", titles, re.M)
+        names = re.findall(r"^(Kᵀ|[VQSAH])(?: = [^W\n]*)? \(\d × [^8]\)$", titles, re.M)
         headings = re.findall(r"^L0 H\d", titles, re.M)
-        assert bool(names) == bool(headings)
-        if room == "page":
-            assert sorted(names) == sorted(["Kᵀ", "V", "Q", "S", "A", "H"] * len(headings))
+        assert sorted(names) == sorted(["Kᵀ", "V", "Q", "S", "A", "H"] * len(headings))
         seen += names
     assert len(seen) == 2 * 6
+
+
+def only_words(sheet):
+    """Whether a sheet has neither a picture nor a mark."""
+    return not (sheet.page.images or sheet.page.patches or len(sheet.axes) > 1)
+
+
+@pytest.mark.parametrize("room", SIZES)
+@pytest.mark.parametrize("name", ["explanation", "projections", "scaling", "trace"])
+def test_no_sheet_has_only_words(name, room):
+    assert not any(map(only_words, figures_of(record(name), Style(room=room, dpi=50))))
+
+
+def test_a_table_without_room_below_a_picture_stands_beside_it():
+    (sheet,) = figures_of(record("scaling"), Style(room="slide", dpi=50))
+    right = max(image.get_extent()[1] for image in sheet.page.images)
+    cells = [
+        text.get_position()[0] for text in sheet.page.texts if text.get_text() in ("unscaled", "range of the scores")
+    ]
+    assert len(cells) == 2
+    assert min(cells) > right
+    (untitled,) = figures_of(record("scaling"), Style(room="slide", dpi=50, title=""))
+    assert set(texts(sheet)) - set(texts(untitled)) == {sheet.heading, "self-attention, random weights: a b c d e f"}
+
+
+def test_what_a_room_has_no_room_for_is_squeezed_before_it_is_divided():
+    """Rows and gaps are lower than usual, and no number is left out for it."""
+    explanation = explain(*encoded(RandomLayer(512, 8), ["i am going to deposit my money at the bank"]), 4, 2)
+    (sheet,), usual = figures_of(explanation, Style(room="slide", dpi=100)), figure_of(explanation, Style(dpi=100))
+    extents = [images(one, "q ∘ k")[0].get_extent() for one in (sheet, usual)]
+    heights = [bottom - top for _, _, bottom, top in extents]
+    assert 0.6 * heights[1] < heights[0] < 0.95 * heights[1]
+    assert sorted(filter(is_number, texts(sheet))) == sorted(filter(is_number, texts(usual)))
+
+
+def is_number(text):
+    return re.fullmatch(r"-?\d+\.\d+%?", text)
 
 
 def test_the_heads_of_a_room_are_the_strongest():
