@@ -89,10 +89,10 @@ class _Laid:
 
     @property
     def shows(self) -> tuple[object, ...]:
-        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side."""
+        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side, without squeezing."""
         layouts = [layout for part, *_ in self.plan.places for one in part.pictures for layout in one.layouts]
         shown = ((len(one.queries.marks), len(one.keys.marks), one.value_size is None, one.cells) for one in layouts)
-        return self.are_abreast, self.plan.notices, *shown
+        return self.are_abreast, self.style.squeeze, self.plan.notices, *shown
 
     @property
     def are_abreast(self) -> bool:
@@ -203,9 +203,8 @@ def draw_page(
     page, plan, scales, fonts, zoom = laid.page, laid.plan, laid.scales, laid.fonts, laid.zoom
     is_on_paper, crop = laid.style.is_least and laid.most is not None, laid.crop
     style, asked = laid.style, laid.style.pixels
-    while style.pixels > (
-        allowed := most_dpi(plan.width, plan.height)
-    ):  # another dpi moves cells to other whole pixels
+    # Another dpi moves cells to other whole pixels.
+    while style.pixels > (allowed := most_dpi(plan.width, plan.height)):
         if allowed < LEAST_DPI:
             maps = [m for block in heads(page.blocks) for m in block.maps]
             got, advice = "", "save it as data"
