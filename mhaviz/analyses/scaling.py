@@ -19,10 +19,7 @@ from mhaviz.layer.attention import weigh
 from mhaviz.layer.embedding import Embeddings
 from mhaviz.layer.seeding import seeded
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
-from mhaviz.results.scaling import Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
-
-SATURATED = 0.99
-"""A row is saturated if its largest weight is above this; hardly any gradient passes."""
+from mhaviz.results.scaling import SATURATED, Scaling, ScalingComparison, ScalingSweep, ScoreStatistics
 
 SWEEP = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Values of d_key in a sweep."""

@@ -169,8 +169,12 @@ def quoted(token: str, cells: int) -> str:
 def cut_words(words: Sequence[str], width: int) -> str:
     """Return the words joined by blanks in at most ``width`` terminal cells, without some in the middle.
 
+    A single word in the middle is not left out, as it may be "not": then the end is.
+
     >>> cut_words(["the", "small", "black", "cat", "sleeps"], 18)
     'the small … sleeps'
+    >>> cut_words(["it", "does", "not", "sleep"], 16)
+    'it does not …'
     """
     whole = " ".join(words)
     if cell_len(whole) <= width:
@@ -183,6 +187,9 @@ def cut_words(words: Sequence[str], width: int) -> str:
             break
         shown = longer
         head, tail = (head, tail + 1) if tail < head else (head + 1, tail)
+    if head + tail == len(words) and len(words) > 2:
+        ends = (" ".join([*words[:n], "…"]) for n in range(len(words) - 1, 0, -1))
+        shown = next((end for end in ends if cell_len(end) <= width), shown)
     return shown or cut(whole, width)
 
 
@@ -220,15 +227,16 @@ def position_suffixes(tokens: Sequence[str], start: int = 0, lowered: bool = Tru
     words = list(map(bare, tokens))
     counts = Counter(words)
     positions = range(start, start + len(tokens))
-    suffixes = [_suffix(word, i) if lowered else f" {i}" for word, i in zip(words, positions, strict=True)]
+    suffixes = [_suffix(word, i, lowered) for word, i in zip(words, positions, strict=True)]
     written = {word + suffix for word, suffix in zip(words, suffixes, strict=True) if counts[word] > 1}
     return [suffix if counts[word] > 1 or word in written else "" for word, suffix in zip(words, suffixes, strict=True)]
 
 
-def _suffix(word: str, position: int) -> str:
-    """Return "₃", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
-    ends_in_digit = unicodedata.category(word[-1:] or " ")[0] == "N"
-    return f"#{position}" if ends_in_digit else str(position).translate(_SUBSCRIPTS)
+def _suffix(word: str, position: int, lowered: bool) -> str:
+    """Return "₃" or " 3", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
+    if unicodedata.category(word[-1:] or " ")[0] == "N":
+        return f"#{position}"
+    return str(position).translate(_SUBSCRIPTS) if lowered else f" {position}"
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Matrices, Page, Plot, PlotAxis, Series, Table, Title
+from mhaviz.pages.blocks import NOTHING, Column, Curves, Matrices, Page, Plot, PlotAxis, Series, Table, Title, matrices
 from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Panel, Scale, blanked
+from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
-from mhaviz.results.scaling import ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.results.scaling import SATURATED, ScalingComparison, ScalingSweep, ScoreStatistics
 
 _NEARLY_ALL = 0.8  # a scale that would end here or above ends at 1
+_FEW_ROWS = 12  # most rows that have lines around those that are saturated
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ STATISTICS = (
     Statistic("mean entropy of a row, in nats", "entropy", "{0.entropy:.2f}", attrgetter("entropy")),
     Statistic("mean largest weight of a row", "largest", "{0.largest_weight:.2f}", attrgetter("largest_weight")),
     Statistic(
-        "rows saturated (largest > 0.99)", "saturated", "{0.saturated:.0%}", attrgetter("saturated"), "{:.0%}".format
+        f"rows saturated (largest > {SATURATED:g})",
+        "saturated",
+        "{0.saturated:.0%}",
+        attrgetter("saturated"),
+        "{:.0%}".format,
     ),
     Statistic("mean ‖Jacobian‖ (Frobenius)", "Jacobian", "{0.jacobian:.3f}", attrgetter("jacobian")),
 )
@@ -130,8 +136,10 @@ def _numbers(sweep: ScalingSweep) -> Table:
 @shown(ScalingComparison)
 def scaling_page(c: ScalingComparison) -> Page:
     """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
-    reading = "; ".join(filter(None, [READING, scale_remark(c)]))
-    return Page(scaling_lesson(c), scaling_blocks(c, study_title(c)), c.source.footnote, reading)
+    blocks = scaling_blocks(c, study_title(c))
+    outlined = "outlined: saturated rows" * any(panel.outlined for block in matrices(blocks) for panel in block.panels)
+    reading = "; ".join(filter(None, [READING, outlined, scale_remark(c)]))
+    return Page(scaling_lesson(c), blocks, c.source.footnote, reading)
 
 
 def scaling_lesson(c: ScalingComparison) -> str:
@@ -157,6 +165,13 @@ def scale_remark(c: ScalingComparison) -> str:
     return "" if c.source.is_random else "weights go with their scale: what they do without it is not why it is needed"
 
 
+def _saturated(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> tuple[Outline, ...]:
+    """Return lines around the rows that are saturated, of few rows; 0.99 in a cell may be less or more."""
+    counts = (weights.max(axis=-1) > SATURATED) & (np.count_nonzero(~hidden, axis=-1) > 1)
+    rows = np.flatnonzero(counts).tolist() if len(weights) <= _FEW_ROWS else []
+    return tuple(Outline(range(row, row + 1), range(weights.shape[-1])) for row in rows)
+
+
 def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Matrices | Table, ...]:
     """Return the scores and weights of each head on shared scales, each with a table of its numbers."""
     darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
@@ -173,7 +188,12 @@ def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Matrices |
         for name, numbers in (("q·k", c.unscaled), (scaled, c.scaled)):
             panels += [
                 Panel(f"{head_name(c.layer, head)}: {name}", numbers.scores[i], scores),
-                Panel(f"softmax({name})", blanked(numbers.weights[i], hidden), weights),
+                Panel(
+                    f"softmax({name})",
+                    blanked(numbers.weights[i], hidden),
+                    weights,
+                    outlined=_saturated(numbers.weights[i], hidden),
+                ),
             ]
         across = 4
         if len(c.heads) == 1:  # scores over weights

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import Kind
 from mhaviz.results.result import Result, ShortRepr, Source, of_layer
 
+SATURATED = 0.99
+"""A row is saturated if its largest weight is above this; hardly any gradient passes."""
+
 
 @dataclass(frozen=True)
 class ScoreStatistics:

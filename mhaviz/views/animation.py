@@ -33,7 +33,10 @@ def write_gif(stream: BinaryIO, frames: Sequence[Attention], style: Style) -> No
         canvas.paste(picture)
     # With one palette for all, a frame stores only what differs from the one before. Its paper is white.
     palette = canvases[-1].quantize(method=Image.Quantize.MAXCOVERAGE)
-    palette.putpalette([255 if level > _PAPER else level for level in palette.getpalette() or []])
+    levels = [255 if level > _PAPER else level for level in palette.getpalette() or []]
+    lightest = max(range(0, len(levels), 3), key=lambda i: sum(levels[i : i + 3]))
+    levels[lightest : lightest + 3] = [255] * 3
+    palette.putpalette(levels)
     first, *rest = (canvas.quantize(palette=palette, dither=Image.Dither.NONE) for canvas in canvases)
     durations = [_FRAME] * len(rest) + [_LAST_FRAME]
     first.save(stream, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)

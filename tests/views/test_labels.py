@@ -2,6 +2,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+from drawn import texts
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -10,6 +11,8 @@ from mhaviz.pages import labels
 from mhaviz.pages.labels import cut_words
 from mhaviz.results.axis import Axis
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.showing import figure_of
+from mhaviz.views.style import Style
 from mhaviz.views.text import PLAIN
 from mhaviz.views.tiles.labels import marks_of
 from mhaviz.views.tiles.layout import Side
@@ -203,10 +206,21 @@ def test_no_token_reads_as_another_with_its_position(tokens, lowered):
     assert len(set(found)) == len(found)
 
 
-def test_positions_in_small_letters_are_as_large_as_the_token():
+def test_positions_on_paper_are_as_large_as_the_token():
     tokens = ("the", "w12", "the", "w12")
-    assert Fonts().labels(tokens, 800, 6.9) == ("the 800", "w12 801", "the 802", "w12 803")
-    assert Fonts().labels(tokens, 800, 7.0) == ("the₈₀₀", "w12#801", "the₈₀₂", "w12#803")
+    assert Fonts(on_paper=True).labels(tokens, 800) == ("the 800", "w12#801", "the 802", "w12#803")
+    assert Fonts().labels(tokens, 800) == ("the₈₀₀", "w12#801", "the₈₀₂", "w12#803")
+
+
+@pytest.mark.parametrize(("looks", "position"), [
+    ({}, "the₄"), ({"room": "slide"}, "the₄"), ({"room": "column"}, "the 4"), ({"room": "page"}, "the 4"),
+    ({"width": 3.3}, "the 4"),
+])  # fmt: skip
+def test_a_picture_writes_positions_in_one_way(random_map, looks, position):
+    tokens = ("the", "cat", "sat", "on", "the", "mat")
+    shown = texts(figure_of(random_map(2, tokens).to_attention(), Style(**looks)))
+    first = position.translate(str.maketrans("4₄", "0₀"))
+    assert {text for text in shown if text.startswith("the") and len(text) < 6} - {"the"} == {first, position}
 
 
 def sides(*cells):

@@ -89,7 +89,7 @@ def test_a_cross_for_each_weight_that_is_dropped():
 def test_padding_is_labelled_and_said_only_where_there_is_some():
     shown = texts(figure_of(made()))
     assert "sentence 1, 3 of 6 tokens, the others are padding: a dog barks" in shown
-    assert {"pad 3", "pad 4", "pad 5"} <= set(shown)
+    assert {"pad₃", "pad₄", "pad₅"} <= set(shown)
     assert "pad: padding, hidden as a key; as a query it is left out" in shown
     alone = texts(figure_of(made(BATCH[:1], dropout=None)))
     assert not any(text.startswith(("×", "pad")) for text in alone)

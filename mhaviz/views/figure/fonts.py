@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mhaviz.pages.labels import JOINED_EMOJI, escape, token_labels, visible
 from mhaviz.views.figure.measuring import DEFAULT_FAMILY, text_width, wrap
-from mhaviz.views.measures import BODY, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
@@ -28,11 +27,13 @@ class Fonts:
         families: font families, in the order in which glyphs are searched for.
         missing: characters that none of them has.
         label_cells: most cells of a label.
+        on_paper: whether positions are as large as the tokens, as subscripts of small letters are not read on paper.
     """
 
     families: tuple[str, ...] = (DEFAULT_FAMILY,)
     missing: frozenset[str] = field(default_factory=frozenset)
     label_cells: int = LABEL_CELLS
+    on_paper: bool = False
 
     @classmethod
     def covering(cls, texts: Iterable[str]) -> "Fonts":
@@ -59,12 +60,12 @@ class Fonts:
             escape(c) if c in self.missing else "" if c in _VARIATION_SELECTORS else c for c in visible(text)
         )
 
-    def labels(self, tokens: Sequence[str], start: int = 0, size: float = BODY) -> tuple[str, ...]:
+    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
         """Return a label for each token: escaped, shortened, and with its position where it occurs more than once.
 
-        ``start``: position of the first token; ``size``: font size in points, of which a subscript has about half.
+        ``start``: position of the first token.
         """
-        return _labels(self, tuple(tokens), start, size >= SMALL)
+        return _labels(self, tuple(tokens), start)
 
     def width(self, text: str, size: float, bold: bool = False) -> float:
         """Return the width in inches of a line of text as a sheet writes it."""
@@ -96,9 +97,9 @@ def _package(missing: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=4)
-def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int, lowered: bool) -> tuple[str, ...]:
+def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
-    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, lowered))
+    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, not fonts.on_paper))
 
 
 @cache

@@ -48,7 +48,7 @@ _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below th
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
 _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
-_SQUEEZED = 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
+_SQUEEZED = 0.5, 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -89,7 +89,7 @@ class _Laid:
 
     @property
     def shows(self) -> tuple[object, ...]:
-        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side, without squeezing."""
+        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side, not squeezed."""
         layouts = [layout for part, *_ in self.plan.places for one in part.pictures for layout in one.layouts]
         shown = ((len(one.queries.marks), len(one.keys.marks), one.value_size is None, one.cells) for one in layouts)
         return self.are_abreast, self.style.squeeze, self.plan.notices, *shown
@@ -148,7 +148,7 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     """
     zoom, crop, most = (style.font_size or BODY) / BODY, 0.0, None
     across, down = (style.width, None) if style.room is None else ROOMS[style.room]
-    if across is not None:  # the document around it has margins
+    if across is not None and style.room != "slide":  # the document around it has margins
         crop = MARGIN - _LEAST_MARGIN
     width = None if across is None else snap(across / zoom, style.pixels * zoom) + 2 * crop
     given = {**vars(style), "dpi": round(style.pixels * zoom), "width": width}
@@ -160,6 +160,8 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     page = with_plain(page, layout.is_narrow)
     scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
+    if layout.is_narrow or style.room in ("column", "page"):
+        fonts = replace(fonts, on_paper=True)
     if layout.is_narrow:
         fonts = replace(fonts, label_cells=NARROW_CELLS)
     plan = _plan(page, scales, fonts, layout)
@@ -179,9 +181,10 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     if most and style.room is not None and plan.height > most:
         for share in _SQUEEZED:
             squeezed = replace(layout, squeeze=share)
-            if (trial := _plan(page, scales, fonts, squeezed)).height > most:
+            if (trial := _plan(page, scales, fonts, squeezed)).height <= most:
+                layout, plan = squeezed, trial
+            elif share != _SQUEEZED[0]:  # which alone has narrower cells, whose labels may need more room
                 break
-            layout, plan = squeezed, trial
     return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 
 

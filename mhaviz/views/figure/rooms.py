@@ -44,12 +44,30 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 
     if fits(page):
         return [page]
+    for arranged in (_turned, _loose):
+        other = replace(page, blocks=tuple(map(arranged, page.blocks)))
+        if other.blocks != page.blocks and fits(other):
+            return [other]
     most = max((block.n_heads for block in page.blocks), default=0)
     least = min(_LEAST_HEADS, most)
     if most and fits(with_strongest(page, least)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n)), least, most))]
     divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out)
     return [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
+
+
+def _turned(block: Block) -> Block:
+    """Return heads in several passes with the heads side by side, and the passes below each other; others unchanged."""
+    if not isinstance(block, Matrices) or not block.across or len(block.maps) != len(block.panels):
+        return block
+    order = [i for column in range(block.across) for i in range(column, len(block.panels), block.across)]
+    panels, maps = tuple(block.panels[i] for i in order), tuple(block.maps[i] for i in order)
+    return replace(block, panels=panels, maps=maps, across=len(order) // block.across)
+
+
+def _loose(block: Block) -> Block:
+    """Return heads of layers, or of passes, without a row for each; other blocks unchanged."""
+    return replace(block, across=None, by_layer=()) if isinstance(block, Matrices) and block.by_layer else block
 
 
 def _numbered(part: Page, page: Page, number: int, of: int) -> Page:

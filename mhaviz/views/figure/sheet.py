@@ -265,7 +265,9 @@ class Sheet(NotebookFigure):
     ) -> None:
         """Draw thin lines around rectangles, (x, y, width, height)."""
         outlines = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)] for x, y, w, h in rectangles]
-        self.page.add_collection(LineCollection(outlines, colors=colour, linewidths=line * self.zoom), autolim=False)
+        self.page.add_collection(
+            LineCollection(outlines, colors=colour, linewidths=line * self.zoom, capstyle="projecting"), autolim=False
+        )
 
     def ticks(self, ends: Sequence[tuple[float, float, float, float]], colour: str, line: float = _FRAME) -> None:
         """Draw thin straight lines, (x, y, x, y), which end exactly at these points."""

@@ -34,6 +34,7 @@ _LARGE, _SMALL, _TINY = 1024 / 150, 512 / 150, 256 / 150  # inches of a tile wit
 _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # most tiles of a page that are large, and that are small
 _LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
 _LEAST_SHARED = 0.3  # most inches of a tile below which its cells do not share pixels
+_NEARLY = 0.8  # share of the largest size of tiles from which on whole rows are worth it
 _EMPTY = 4.0  # penalty of a page if all its places were empty
 
 
@@ -166,7 +167,10 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         columns = min(space.columns, n_tiles)
     elif space.fills:
         fit = [n for n in range(1, n_tiles + 1) if (space.width - left + space.gap) / n - space.gap >= space.least_tile]
-        columns = max(fit, key=lambda n: min(larger(n, -math.inf)), default=1)
+        sizes = {n: min(larger(n, -math.inf)) for n in fit}
+        large = [n for n in fit if sizes[n] >= _NEARLY * max(sizes.values())]
+        columns = max((n for n in large if n_tiles % n == 0), key=sizes.__getitem__, default=0)
+        columns = columns or max(fit, key=sizes.__getitem__, default=1)
     elif space.column:
         columns = _narrow_columns(n_tiles, k_cells, q_cells / k_cells, space.width - left, space.column)
     else:

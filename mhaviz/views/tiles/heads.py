@@ -45,7 +45,8 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         column = ROOMS["column"][1] / room.stacked - _TITLED if style.is_narrow else 0.0
         space = replace(space, width=max(room.style.across - room.taken, THUMB), larger=_MOST_LARGER, column=column)
         if style.heads_height is not None:
-            space = replace(space, height=style.heads_height / room.stacked, fills=True)
+            height = style.heads_height / room.stacked
+            space = replace(space, height=height, fills=True, larger=math.inf if style.room else _MOST_LARGER)
     elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * n_heads)))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / room.stacked, least_tile=least)

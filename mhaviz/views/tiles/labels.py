@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.labels import every
 from mhaviz.results.axis import Axis
-from mhaviz.views.measures import BODY, POINTS
+from mhaviz.views.measures import POINTS
 from mhaviz.views.tiles.layout import GAP, Mark, Side
 from mhaviz.views.tiles.places import middles, row_starts
 
@@ -29,9 +29,8 @@ class Ruler(Protocol):
     def wrap(self, text: str, width: float, size: float) -> list[str]:
         """Return the text as lines of at most ``width`` inches, broken between words."""
 
-    def labels(self, tokens: Sequence[str], start: int = 0, size: float = BODY) -> tuple[str, ...]:
-        """Return a label for each token, of which the first has the position ``start``; ``size``: font size in
-        points."""
+    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
+        """Return a label for each token, of which the first has the position ``start``."""
 
 
 def widest(ruler: Ruler, labels: Sequence[str], size: float) -> float:
@@ -127,7 +126,7 @@ def _round_positions(edges: NDArray[np.int64], length: float, size: float, ruler
 def _marks(axis: Axis, side: Side, size: float, ruler: Ruler, chosen: Sequence[int]) -> tuple[Mark, ...]:
     """Return the labels of the ``chosen`` tokens or positions."""
     if has_labels(axis):
-        labels, special = ruler.labels(axis.tokens.texts, axis.start, size), set(axis.tokens.special)
+        labels, special = ruler.labels(axis.tokens.texts, axis.start), set(axis.tokens.special)
         places = middles(len(axis.tokens), side.cells, chosen)
         return tuple(Mark(at * side.cell, labels[i], i in special) for at, i in zip(places, chosen, strict=True))
     edges = axis.pooled(side.cells).edges

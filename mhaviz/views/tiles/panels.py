@@ -19,7 +19,7 @@ _HIGHEST_FEATURES = 4.0  # most inches of a panel of features, down
 _OF_FEATURES, _OF_NUMBERS = (0.14, 0.2), (0.27, 0.42)  # most inches of a feature's cell, without and with a number
 # In a grid: most inches of features across and down, and of tokens; inches of a row with numbers; digits of a number
 _SIDE_BY_SIDE, _HIGH, _TOKENS, _ROW, _NUMBER = 10.4, 1.2, 2.8, 0.22, 5
-_ABREAST = 0.6  # squeeze from which on matrices stand side by side, in cells without numbers
+_ABREAST = 0.6  # squeeze from which on matrices stand side by side; below it, cells with numbers are narrower, too
 _LEAST_ROW = 0.17  # inches of a row with numbers of the least size
 _NARROW_CELL, _NARROW_ROW = 0.3, 0.11  # most inches of a cell on a narrow page, and of a row of features
 _AFTER_IDS = 0.12  # inches
@@ -54,15 +54,17 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     if are_features:  # a row is as high as a label
         n_rows, n_columns = len(block.rows), len(block.columns)
         high, wide = _OF_NUMBERS if max(n_rows, n_columns) <= VALUES_UP_TO else _OF_FEATURES
-        high = min(high * style.squeeze, _HIGHEST_FEATURES / n_rows, _NARROW_ROW if style.is_narrow else high)
+        high = max(high * style.squeeze, min(high, _LEAST_ROW))
+        high = min(high, _HIGHEST_FEATURES / n_rows, _NARROW_ROW if style.is_narrow else high)
         space = replace(space, shape=(high, min(wide, most_wide / n_columns)))
     text_length = max(panel.text_length for panel in panels)
     if room.in_line:
         most_wide = _WIDEST.get(room.in_line, _SIDE_BY_SIDE / room.in_line)
         feature = _OF_FEATURES[0] / min(room.in_line, 2)
+        numbered = _LEAST_NUMBERED if style.is_narrow and style.squeeze < _ABREAST else _OF_NUMBERS[1]
         shape = (
             _in_line(block.rows, max(_ROW * style.squeeze, _LEAST_ROW), min(feature, _HIGH / len(block.rows))),
-            _in_line(block.columns, _OF_NUMBERS[1], min(feature, most_wide / len(block.columns))),
+            _in_line(block.columns, numbered, min(feature, most_wide / len(block.columns))),
         )
         if style.width is not None:  # as wide as the page, where it stands alone
             width, abreast = max(width, THUMB), block.most_across

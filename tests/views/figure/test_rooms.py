@@ -253,7 +253,7 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
     labels = [
         max(text.get_fontsize() for text in one.page.texts if text.get_text() in tokens) for one in (sheet, usual)
     ]
-    assert (labels[0] > 1.2 * labels[1]) == larger
+    assert (labels[0] > 1.1 * labels[1]) == larger
     assert sorted(texts(sheet)) == sorted(texts(usual))
     assert len(letters(sheet)) == len(letters(usual)), "no number is lost"
     inside(sheet)
