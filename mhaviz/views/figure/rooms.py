@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text, matrices
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
@@ -71,9 +71,11 @@ def _loose(block: Block) -> Block:
 
 
 def _numbered(part: Page, page: Page, number: int, of: int) -> Page:
-    """Return a part of the page with its number in the footnote, if it is not all of it."""
+    """Return a part of the page with its number in the footnote, if it is not all of it, and without the reading of
+    matrices that other parts have."""
     said = f"part {number} of {of}" * (of > 1)
-    return replace(part, footnote="; ".join(filter(None, [said, page.footnote])))
+    is_read = matrices(part.blocks) or not matrices(page.blocks)
+    return replace(part, footnote="; ".join(filter(None, [said, page.footnote])), remark=part.remark if is_read else "")
 
 
 def with_strongest(page: Page, most: int) -> Page:
@@ -201,22 +203,30 @@ class _Broken(Grid):
 
 
 def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[Block]:
-    """Yield the blocks; those in stacks one by one, texts in grids apart, and a grid with a row that does not fit in
-    blocks."""
+    """Yield the blocks in their order: those in stacks one by one, and grids between their rows of texts, in blocks
+    where a row does not fit."""
+
+    def is_text(row: tuple[Block | None, ...]) -> bool:
+        return all(isinstance(one, Text | None) for one in row)
+
     for block in blocks:
         if isinstance(block, Stacks):
             yield from _smaller(page, block.blocks, lay_out)
         elif isinstance(block, Grid):
-            texts = [row for row in block.rows if all(isinstance(one, Text | None) for one in row)]
-            grid = Grid(tuple(row for row in block.rows if row not in texts))
-            yield from Grid(tuple(texts)).blocks
-            laid = [lay_out(replace(page, blocks=(Grid((row,)),))) for row in grid.rows]
-            are_pictures = all(isinstance(one, Matrices) for one in grid.blocks)
-            if are_pictures and not all(one and one.are_abreast for one in laid):
-                yield _Broken(grid.rows)
-            elif all(one and one.fits for one in laid):
-                yield grid
-            else:
-                yield from _smaller(page, grid.blocks, lay_out)
+            for are_texts, rows in groupby(block.rows, is_text):
+                grid = Grid(tuple(rows))
+                yield from grid.blocks if are_texts else _parts_of_grid(page, grid, lay_out)
         else:
             yield block
+
+
+def _parts_of_grid(page: Page, grid: Grid, lay_out: LayOut) -> Iterator[Block]:
+    """Yield a grid, or its blocks where a row does not fit."""
+    laid = [lay_out(replace(page, blocks=(Grid((row,)),))) for row in grid.rows]
+    are_pictures = all(isinstance(one, Matrices) for one in grid.blocks)
+    if are_pictures and not all(one and one.are_abreast for one in laid):
+        yield _Broken(grid.rows)
+    elif all(one and one.fits for one in laid):
+        yield grid
+    else:
+        yield from _smaller(page, grid.blocks, lay_out)

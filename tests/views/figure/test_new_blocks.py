@@ -112,3 +112,43 @@ def test_heads_in_a_grid_are_the_heads():
     drawn = images(sheet, "L0 H")
     for image, panel in zip(drawn, block.panels, strict=True):
         np.testing.assert_array_equal(image.get_array(), panel.values)
+
+
+def test_texts_of_a_divided_grid_stay_between_its_pictures():
+    values = np.ones((30, 30), np.float32)
+    axis, scale = Axis.numbered(30), Scale(name="number")
+    rows = []
+    for i in range(12):
+        rows += [(Text((f"after {i - 1}",)),)] if i else []
+        rows += [(Matrices("", (Panel(f"panel {i}", values, scale),), axis, axis),)]
+    sheets = draw_pages(page(Grid(tuple(rows))), Style(room="column", dpi=50))
+    assert len(sheets) > 1
+    said = [text for sheet in sheets for text in texts(sheet) if text.startswith(("after", "panel"))]
+    expected = [f"panel {i}" for i in range(12)], [f"after {i}" for i in range(11)]
+    assert [[text for text in said if text.startswith(kind)] for kind in ("panel", "after")] == list(
+        map(list, expected)
+    )
+    for sheet in sheets:
+        places = {t.get_text(): t.get_position()[1] for t in sheet.page.texts}
+        for i in range(11):
+            if {f"after {i}", f"panel {i}"} <= places.keys():
+                assert places[f"after {i}"] > places[f"panel {i}"]
+            if {f"after {i}", f"panel {i + 1}"} <= places.keys():
+                assert places[f"after {i}"] < places[f"panel {i + 1}"]
+
+
+def test_a_grid_of_texts_is_divided():
+    grid = Grid(tuple((Text((f"line {i}",)),) for i in range(120)))
+    sheets = draw_pages(page(grid, dots(40)), Style(room="column", dpi=50))
+    assert len(sheets) > 1
+    written = [text for sheet in sheets for text in texts(sheet) if text.startswith("line ")]
+    assert written == [f"line {i}" for i in range(120)]
+
+
+def test_how_to_read_matrices_is_said_where_some_are():
+    values, scale, axis = np.ones((30, 30), np.float32), Scale(name="number"), Axis.numbered(30)
+    picture = Matrices("", (Panel("panel", values, scale),), axis, axis)
+    whole = Page("a page", (dots(50), picture), "made by hand", "rows are queries")
+    sheets = draw_pages(whole, Style(room="column", dpi=50))
+    assert len(sheets) > 1
+    assert ["panel" in texts(sheet) for sheet in sheets] == ["rows are queries" in texts(sheet) for sheet in sheets]
