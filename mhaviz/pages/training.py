@@ -20,9 +20,9 @@ _ROWS, _BAR = 20, 20  # rows of a table, and characters of a bar
 @shown(Training)
 def training_page(training: Training) -> Page:
     """Return the page of loss and held-out score against the steps of training."""
-    title = (
+    about = (
         f"a translator of {training.parameters:,} parameters, trained on {training.training_sentences:,} sentences; "
-        f"{training.held_out_sentences:,} held out"
+        f"scored on {training.scored_sentences:,} of the {training.held_out_sentences:,} held out"
     )
     scored = f"{training.score_name}, {counted(training.scored_sentences, 'held-out sentence')}"
     steps = tuple(float(point.step) for point in training.points)
@@ -32,11 +32,24 @@ def training_page(training: Training) -> Page:
     shares = PlotAxis(limits=(0, 1))
     loss_axis = PlotAxis(log=10) if min(losses, default=0) > 0 else shares
     plots = (
-        Plot("loss: cross-entropy of the next word, in nats", (Series("", steps, losses, 0, 0),), x, loss_axis),
+        Plot("training loss, in nats a word", (Series("", steps, losses, 0, 0),), x, loss_axis),
         Plot(scored, (Series("", steps, scores, 2, 2),), x, shares),
     )
-    blocks = (Curves(plots, _points(training.points, training.score_name, scored)),)
-    return Page(title, blocks, training.source.footnote)
+    blocks = Text((about,), "subtitle"), Curves(plots, _points(training.points, training.score_name, scored))
+    return Page(_learnt(training), blocks, training.source.footnote)
+
+
+def _learnt(training: Training) -> str:
+    """Return the title: from which step on all sentences are right, or how well the last step does."""
+    wrong = [i for i, point in enumerate(training.points) if point.score < 1]
+    last = max(wrong, default=-1)
+    if last + 1 < len(training.points):
+        sentences = counted(training.scored_sentences, "held-out sentence")
+        return f"All of {sentences} are right from step {training.points[last + 1].step:,} on"
+    if not training.points:
+        return "No step of training yet"
+    end = training.points[-1]
+    return f"{training.score_name} {readable_share(end.score)} on held-out sentences at step {end.step:,}"
 
 
 def _points(points: Sequence[LearningPoint], score_name: str, notes: str) -> Table:

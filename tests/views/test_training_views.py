@@ -14,7 +14,7 @@ from matplotlib.colors import ListedColormap, to_hex
 from PIL import Image
 
 from mhaviz.pages.registry import page_of
-from mhaviz.pages.training import evenly
+from mhaviz.pages.training import evenly, training_page
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.results.training import AlignmentErrors, Evaluation, LearningPoint, Training
@@ -39,9 +39,21 @@ def evaluation(alignment=True, footnote="made by a test"):
     return Evaluation(Source(footnote), "translation", "exact match", 0.75, 1.5, 20, True, errors)
 
 
+@pytest.mark.parametrize(("scores", "title"), [
+    ((0.5, 1.0, 0.98, 1.0, 1.0), "All of 50 held-out sentences are right from step 40 on"),
+    ((0.5, 1.0, 0.98), "exact match 0.98 on held-out sentences at step 30"),
+    ((), "No step of training yet"),
+])  # fmt: skip
+def test_the_title_of_a_training_says_from_when_on_all_is_right(scores, title):
+    points = tuple(LearningPoint(10 * (i + 1), 1.0, score) for i, score in enumerate(scores))
+    assert training_page(replace(training(), points=points)).title == title
+
+
 def test_a_training_in_the_terminal(show):
     shown = show(view_of(training()))
-    assert "a translator of 105,213 parameters, trained on 7,500 sentences; 500 held out" in shown
+    assert shown.startswith("exact match 0.75 on held-out sentences at step 40\n")
+    about = " ".join(shown.split())
+    assert "a translator of 105,213 parameters, trained on 7,500 sentences; scored on 50 of the 500 held out" in about
     lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
     assert lines["10"].split()[:3] == ["10", "4.000", "█" * 20]
     assert lines["20"].split()[1:4] == ["2.000", "█" * 10, "0.25"]

@@ -93,7 +93,7 @@ class Sheet(NotebookFigure):
         self.page: Axes = self.add_axes((0, 0, 1, 1), xlim=(crop, width - crop), ylim=(height - crop, crop))
         self.page.set_axis_off()
         self.fonts = fonts or Fonts()
-        self.heading = ""
+        self.heading, self._has_page_title = "", False
         self.notices: list[str] = [self.fonts.notice] if self.fonts.notice else []
         self.width, self.height = width, height
 
@@ -169,7 +169,8 @@ class Sheet(NotebookFigure):
     def title(self, x: float, y: float, title: Title | str, room: float) -> float:
         """Write the title of a picture in ``room`` inches, and return by how much its last line is below ``y``.
 
-        Where the inches are few, it has two lines. What is longer still is shortened.
+        Where the inches are few, it has two lines. What is longer still is shortened. Below the title of a page, those
+        of its pictures are quiet.
         """
         if not title:
             return 0.0
@@ -188,13 +189,14 @@ class Sheet(NotebookFigure):
         elif title.texts and shown != longest:
             parts = replace(title, texts=()), replace(title, head="", short="")
             lines = [fitted(_shortening(part, self.fonts)) for part in parts]
+        is_bold, colour = not self._has_page_title, QUIET if self._has_page_title else INK
         if len(lines) == 2:
             for i, line in enumerate(lines):
-                self.write(x, y + (i - 0.25) * FOOT_LINE, line, size, bold=True)
+                self.write(x, y + (i - 0.25) * FOOT_LINE, line, size, bold=is_bold, colour=colour)
             return 0.75 * FOOT_LINE
         if isinstance(title, str) and shown != longest:
             self.notices.append(f"the title is cut; a larger {parameter('width')} shows all of it")
-        self.write(x, y, shown, size, bold=True)
+        self.write(x, y, shown, size, bold=is_bold, colour=colour)
         return 0.0
 
     def page_title(self, title: Title | str) -> None:
@@ -202,10 +204,11 @@ class Sheet(NotebookFigure):
         lines = title_lines(title, self.width, self.fonts)
         if isinstance(title, Title) or len(lines) == 1:
             self.title(MARGIN, MARGIN + 0.1, title, self.width - 2 * MARGIN)
-            return
-        self.heading = harmless(title)
-        for i, line in enumerate(lines):
-            self.write(MARGIN, MARGIN + 0.1 + i * TITLE_LINE, line, BODY, bold=True)
+        else:
+            self.heading = harmless(title)
+            for i, line in enumerate(lines):
+                self.write(MARGIN, MARGIN + 0.1 + i * TITLE_LINE, line, BODY, bold=True)
+        self._has_page_title = True
 
     def foot(self, footnote: str, remark: str) -> None:
         """Write the footnote at the bottom, and a remark beside it or, where there is no room, above it."""

@@ -108,4 +108,4 @@ def _in_line(axis: Axis, with_number: float, feature: float) -> float:
 
 def ids_width(block: Matrices, size: float, ruler: Ruler) -> float:
     """Return the inches of the column of token ids."""
-    return max(ruler.width(str(number), size) for number in block.ids)
+    return max(ruler.width(text, size) for text in ("id", *map(str, block.ids)))
