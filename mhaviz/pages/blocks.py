@@ -46,6 +46,16 @@ class Block:
     is_explained = False
 
     @property
+    def are_numbers(self) -> bool:
+        """Whether it is matrices of statistics of heads."""
+        return False
+
+    @property
+    def are_patches(self) -> bool:
+        """Whether it is matrices whose cells are patches of an image."""
+        return False
+
+    @property
     def blocks(self) -> "tuple[Block, ...]":
         """Blocks that it arranges; empty: it is none of them."""
         return ()

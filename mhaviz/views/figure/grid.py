@@ -71,6 +71,16 @@ class GridPart(Part):
         """Yield the titles of all pictures, each with its width."""
         yield from (title for part, _, _, inside in self._places(room)[0] for title in part.titles(inside))
 
+    def entitled(self, title: str) -> "GridPart":
+        """Return the grid with this title in place of those of sentences."""
+        rows = (tuple(part and part.entitled(title) for part in row) for row in self.rows)
+        return replace(self, rows=tuple(rows))
+
+    @property
+    def is_abreast(self) -> bool:
+        """Whether it has a single row."""
+        return len(self.rows) == 1
+
     def split(self, room: float) -> Iterator[Part]:
         """Yield the grid; if it is wider than ``room`` inches, and so is broken, with its tables divided."""
         if self.width <= room:
@@ -157,6 +167,11 @@ class StacksPart(Part):
         """Yield the titles of all pictures, each with its width."""
         for stack, inside in zip(self.stacks, self.rooms, strict=True):
             yield from (title for part in stack for title in part.titles(inside))
+
+    def entitled(self, title: str) -> "StacksPart":
+        """Return the stacks with this title in place of those of sentences."""
+        left, right = (tuple(part.entitled(title) for part in stack) for stack in self.stacks)
+        return replace(self, stacks=(left, right))
 
     def height(self, room: float) -> float:
         """Return the height in inches."""

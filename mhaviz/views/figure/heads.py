@@ -236,6 +236,10 @@ class MosaicPart(Part):
         """Yield the title of the mosaic, with its width."""
         yield self.title, room
 
+    def entitled(self, title: str) -> "MosaicPart":
+        """Return the mosaic with this title, if its own names sentences."""
+        return replace(self, title=title) if isinstance(self.title, Title) else self
+
     def split(self, room: float) -> Iterator[Part]:
         """Yield the mosaic, and its table in parts below it if that is wider than ``room`` inches."""
         if self.table is None or self.table.width <= room:

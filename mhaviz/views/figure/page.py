@@ -15,7 +15,7 @@ from mhaviz.pages.blocks import (
 )
 from mhaviz.pages.registry import FIGURE_SUFFIXES
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
-from mhaviz.views.figure.grid import GridPart, StacksPart
+from mhaviz.views.figure.grid import GridPart
 from mhaviz.views.figure.heads import (
     MosaicPart,
 )
@@ -97,7 +97,7 @@ class _Laid:
     @property
     def are_abreast(self) -> bool:
         """Whether no row of a grid is broken."""
-        return all(len(part.rows) == 1 for part, *_ in self.plan.places if isinstance(part, GridPart))
+        return all(part.is_abreast for part, *_ in self.plan.places)
 
     @property
     def cells(self) -> dict[int, tuple[int, int]]:
@@ -316,7 +316,7 @@ def _titles(plan: _Plan) -> Iterator[tuple[Title | str, float]]:
 
 def _abreast(parts: list[Part], style: Style) -> list[Part]:
     """Return maps of many sentences in rows of several: one below the other, nobody would see them at once."""
-    mosaics = [part for part in parts if isinstance(part, MosaicPart)]
+    mosaics = _pictures(parts)
     high = sum(part.height(0.0) + part.after for part in parts)
     if style.width is not None or high <= _MOST_STACKED or mosaics != parts:
         return parts
@@ -341,28 +341,11 @@ def _titled(title: Title | str, parts: list[Part], wanted: str | None) -> tuple[
     """Return the title of the page, and its parts, with the title that the user has ``wanted``; None: their own."""
     if wanted is None:
         return title, parts
-    titled = [picture for picture in _beside_each_other(parts) if isinstance(picture.title, Title)]
+    titled = [title for part in parts for title, _ in part.titles(0.0) if isinstance(title, Title)]
     if wanted and len(titled) != 1:
         return wanted, parts
     own = "" if title else wanted  # below the page's title, the one picture's own is the second line of it
-    return (wanted if title else ""), [_entitled(part, own) for part in parts]
-
-
-def _beside_each_other(parts: Iterable[Part]) -> Iterator[MosaicPart]:
-    """Yield the pictures that are parts of the page, or of one of its stacks."""
-    for part in parts:
-        if isinstance(part, StacksPart):
-            yield from (one for stack in part.stacks for one in _beside_each_other(stack))
-        elif isinstance(part, MosaicPart):
-            yield part
-
-
-def _entitled(part: Part, title: str) -> Part:
-    """Return a part with this title in place of those of its pictures that are of sentences."""
-    if isinstance(part, StacksPart):
-        left, right = (tuple(_entitled(one, title) for one in stack) for stack in part.stacks)
-        return replace(part, stacks=(left, right))
-    return replace(part, title=title) if isinstance(part, MosaicPart) and isinstance(part.title, Title) else part
+    return (wanted if title else ""), [part.entitled(own) for part in parts]
 
 
 def _place(parts: Sequence[Part], top: float, edge: float, squeeze: float) -> tuple[list[Place], float]:

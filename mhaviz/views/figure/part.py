@@ -62,6 +62,15 @@ class Part:
         """Yield the titles of its pictures, each with the width that it has."""
         yield from ()
 
+    def entitled(self, title: str) -> "Part":
+        """Return the part with this title in place of those of its pictures that name sentences."""
+        return self
+
+    @property
+    def is_abreast(self) -> bool:
+        """Whether it has a single row, as a grid that is not broken, and has one, does."""
+        return True
+
     def split(self, room: float) -> Iterator["Part"]:
         """Yield the part, or the parts that it can be divided into where it is wider than ``room``."""
         yield self

@@ -48,7 +48,7 @@ class Measuring:
 
     def __init__(self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> None:
         blocks, of_heads = matrices(page.blocks), heads(page.blocks)
-        of_patches = sum(block.are_patches for block in matrices(block for block in page.blocks if not block.blocks))
+        of_patches = sum(block.are_patches for block in page.blocks)
         self._page, self._fonts, self._style = page, fonts, style
         self._room = Room(
             fonts,

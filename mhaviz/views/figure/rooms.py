@@ -148,7 +148,7 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
         elif headings < len(current):
             turn(len(current) - headings)
             pending.appendleft(block)
-        elif isinstance(block, Grid):
+        elif block.blocks:
             pending.extendleft(reversed(block.blocks))
         elif most := _most(lambda n: fit(*current, _strongest(block, n)), 0, block.n_heads - 1):  # noqa: B023
             pages.append(with_strongest(replace(page, blocks=(*current, block)), most))
