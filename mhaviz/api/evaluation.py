@@ -45,7 +45,7 @@ def evaluate(
         raise ArgumentError(
             f"the checkpoint was trained on {trained.corpus}; name it: mhaviz evaluate {checkpoint} {trained.corpus}"
         )
-    read = read_corpus(str(corpus or TRANSLATION), trained.plan.seed)
+    read = read_corpus(str(corpus or TRANSLATION), trained.plan.seed, trained.plan.keep_case)
     held_out = read.fingerprint == trained.fingerprint
     if not held_out and on_notice is not None:
         on_notice(
@@ -61,11 +61,15 @@ def evaluate(
     return replace(found, alignment=alignment_errors(maps, [alignment for _, alignment in gold]))
 
 
-def read_corpus(name: str, seed: int) -> Corpus:
-    """Read the corpus of this name, whose held-out part is drawn by the seed.
+def read_corpus(name: str, seed: int, keep_case: bool = False) -> Corpus:
+    """Read the corpus of this name, whose held-out part is drawn by the seed; ``keep_case``: as in ``read_pairs``.
 
     Raises:
         MhavizError: the file cannot be read; see ``mhaviz.training.corpus``.
     """
-    is_built_in = name == TRANSLATION and not Path(name).is_file()
-    return translation_corpus(seed) if is_built_in else read_pairs(Path(name), seed)
+    return translation_corpus(seed) if is_built_in(name) else read_pairs(Path(name), seed, keep_case)
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether the corpus of this name is that of the built-in grammar."""
+    return name == TRANSLATION and not Path(name).is_file()

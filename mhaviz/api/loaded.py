@@ -65,6 +65,7 @@ def load(
     n_heads: int | None = None,
     seed: int | None = None,
     causal: bool | None = None,
+    keep_case: bool | None = None,
     prefix: str | None = None,
     input: "str | Path | None" = None,
     input_name: str | None = None,
@@ -89,6 +90,8 @@ def load(
         d_model: for random weights: features of a token.
         n_heads: for random weights, and for a file of parameters, which does not store it: number of heads.
         seed, causal: for random weights and a file of parameters: seed of what is drawn; whether later keys are hidden.
+        keep_case: for random weights and a file of parameters: keep the capitals of words, which are in lower case
+            else. A file saved by ``mhaviz train`` says itself whether it has learnt capitals.
         prefix, input, input_name: for a file of parameters: which attention of the file, a file with X, and the name of
             X in that file.
         revision, dtype: for transformers; ``dtype`` is "auto", "float16", "bfloat16", "float32" or "float64".
@@ -445,10 +448,10 @@ class LoadedModel:
             ArgumentError: the model has weights or sizes of its own, or there are several sentences.
         """
         loaded, whole = self._or_example(WORKED_EXAMPLE[:1], Given.of(text))
-        if not isinstance(loaded._whole, RandomLayer) or self._said - {"seed"} or whole.target is not None:
+        if not isinstance(loaded._whole, RandomLayer) or self._said - {"seed", "keep_case"} or whole.target is not None:
             raise ArgumentError(
-                f"a sweep varies d_key with random weights, one head and no mask; leave out all but the sentence "
-                f"and {parameter('seed')}"
+                f"a sweep varies d_key with random weights, one head and no mask; leave out all but the sentence, "
+                f"{parameter('seed')} and {parameter('keep_case')}"
             )
         inputs = loaded._whole.encode(whole.sentences)
         if len(inputs.texts) > 1:

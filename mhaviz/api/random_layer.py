@@ -21,6 +21,7 @@ def compare_projections(
     d_model: int = 512,
     n_heads: int = 8,
     seed: int = 0,
+    keep_case: bool = False,
 ) -> ProjectionComparison:
     """Build up multi-head attention in stages: no projection, then one, two and three, then several heads.
 
@@ -28,6 +29,7 @@ def compare_projections(
         sentence: a sentence of at least two words.
         include_self: count each query in its own sum (j = i), whose weight would hide the others.
         d_model, n_heads, seed: sizes and seed of the random weights.
+        keep_case: keep the capitals of words, which are in lower case else.
 
     Raises:
         ArgumentError: the sentence has fewer than two words, or a size is invalid.
@@ -38,7 +40,7 @@ def compare_projections(
         >>> [stage.scores.shape for stage in found.stages]  # each (seq_length, seq_length)
         [(3, 3), (3, 3), (3, 3), (3, 3)]
     """
-    layer = RandomLayer(d_model, n_heads, seed=seed, device_name="cpu")
+    layer = RandomLayer(d_model, n_heads, seed=seed, device_name="cpu", keep_case=keep_case)
     return projections.compare_projections(layer.projection_inputs(sentence), include_self)
 
 

@@ -18,23 +18,27 @@ _WORD = re.compile(
 _IDEOGRAPHS = ("CJK UNIFIED", "CJK COMPATIBILITY", "HIRAGANA LETTER", "KATAKANA LETTER")
 
 
-def tokenize(sentence: str) -> list[str]:
-    """Split a sentence into lower-case words without punctuation.
+def tokenize(sentence: str, keep_case: bool = False) -> list[str]:
+    """Split a sentence into words without punctuation, in lower case unless ``keep_case`` is set.
 
     >>> tokenize("Hello, what is a basic split?")
     ['hello', 'what', 'is', 'a', 'basic', 'split']
+    >>> tokenize("Der Hund bellt.", keep_case=True)
+    ['Der', 'Hund', 'bellt']
 
     All scripts are supported: marks stay with their letters, and an emoji, a Chinese character or a kana is a word.
     Invisible characters, such as ESC, are kept; the views make them visible.
 
     Args:
         sentence: any text, from one word to a book. It may contain lone surrogates.
+        keep_case: leave capitals as they are.
 
     Returns:
         The words in order; empty if there are none.
     """
     classes = "".join(map(_character_class, sentence))
-    return [sentence[match.start() : match.end()].lower() for match in _WORD.finditer(classes)]
+    words = [sentence[match.start() : match.end()] for match in _WORD.finditer(classes)]
+    return words if keep_case else [word.lower() for word in words]
 
 
 def _character_class(character: str) -> str:

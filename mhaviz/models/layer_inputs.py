@@ -75,7 +75,9 @@ class LayerInputs(Inputs):
         return reduce(Tensor.logical_and, masks) if masks else None
 
 
-def sentence_inputs(sentences: Sequence[str], target: str | None = None, causal: bool = False) -> LayerInputs:
+def sentence_inputs(
+    sentences: Sequence[str], target: str | None = None, causal: bool = False, keep_case: bool = False
+) -> LayerInputs:
     """Return the words of sentences as inputs, with random embeddings. The words of ``target`` become the queries.
 
     Raises:
@@ -83,8 +85,8 @@ def sentence_inputs(sentences: Sequence[str], target: str | None = None, causal:
     """
     require_one_target(sentences, target)
     require_no_mask(causal and target is not None, "a target")
-    keys = [words_of(sentence) for sentence in sentences]
-    queries = keys if target is None else [words_of(target)]
+    keys = [words_of(sentence, keep_case) for sentence in sentences]
+    queries = keys if target is None else [words_of(target, keep_case)]
     vocabulary = Vocabulary(keys + queries)
 
     def tokens(words: Sequence[str]) -> Tokens:
@@ -109,9 +111,9 @@ def require_no_mask(causal: bool, target: str) -> None:
         raise ArgumentError(f"a causal mask is for self-attention, got {target} as well; leave one of them out")
 
 
-def words_of(sentence: str) -> list[str]:
+def words_of(sentence: str, keep_case: bool = False) -> list[str]:
     """Return the words of a sentence. Raises ArgumentError if there are none."""
-    words = tokenize(sentence)
+    words = tokenize(sentence, keep_case)
     if not words:
         raise ArgumentError(f"expected a sentence with at least one word, got {quoted(sentence)}")
     return words

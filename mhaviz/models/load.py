@@ -74,11 +74,17 @@ def _is_checkpoint(name: str) -> bool:
     return "mhaviz" in metadata
 
 
-def _load_trained(name: str, device: str, *_needs: Any) -> "Model":
+def _load_trained(name: str, device: str, *_needs: Any, keep_case: bool = False) -> "Model":
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.loading import load_checkpoint
 
-    return TrainedModel(load_checkpoint(name), device)
+    checkpoint = load_checkpoint(name)
+    if keep_case and not checkpoint.plan.keep_case:
+        raise ArgumentError(
+            f"{parameter('keep_case')}: {shortened(name)} has learnt words in lower case; leave it out, or train it "
+            f"with capitals"
+        )
+    return TrainedModel(checkpoint, device)
 
 
 def _has_parameters(name: str) -> bool:
@@ -94,6 +100,7 @@ def _load_parameters(
     n_heads: int | None = None,
     seed: int | None = None,
     causal: bool = False,
+    keep_case: bool = False,
     input: str | Path | None = None,
     input_name: str | None = None,
 ) -> "Model":
@@ -108,7 +115,7 @@ def _load_parameters(
     inputs = None if input is None else read_inputs(Path(input), input_name)
     if n_heads is None:
         raise ArgumentError(f"a file of parameters does not hold the number of heads; add {parameter('n_heads')}")
-    return SavedLayer(saved, n_heads, inputs, seed=seed or 0, device_name=device, causal=causal)
+    return SavedLayer(saved, n_heads, inputs, seed=seed or 0, device_name=device, causal=causal, keep_case=keep_case)
 
 
 def _is_transformers(name: str) -> bool:
@@ -142,7 +149,13 @@ def _load_transformers(
     device_map: str | None = None,
     max_memory: Any = None,
     tensor_parallel: bool = False,
+    keep_case: bool = False,
 ) -> "Model":
+    if keep_case:
+        raise ArgumentError(
+            f"{parameter('keep_case')}: whether {shortened(name)} reads capitals is settled by its tokenizer; leave it "
+            f"out"
+        )
     require_transformers(name)
     folder = find_folder(name, revision)  # before the imports below, which take seconds
     is_spread = device_map is not None or max_memory is not None
@@ -169,12 +182,13 @@ KINDS = (
     ModelKind(
         called="a layer with random weights",
         load=_load_random,
-        options=("d_model", "n_heads", "seed", "causal"),
+        options=("d_model", "n_heads", "seed", "causal", "keep_case"),
         name=RANDOM,
     ),
     ModelKind(
         called="a trained model",
         load=_load_trained,
+        options=("keep_case",),
         name=TRANSLATION,
         expected="a file saved by mhaviz train",
         is_of_kind=_is_checkpoint,
@@ -182,14 +196,14 @@ KINDS = (
     ModelKind(
         called="a file of parameters",
         load=_load_parameters,
-        options=("prefix", "n_heads", "seed", "causal", "input", "input_name"),
+        options=("prefix", "n_heads", "seed", "causal", "keep_case", "input", "input_name"),
         expected=f"one of the parameters of an attention ({', '.join(_SUFFIXES)})",
         is_of_kind=_has_parameters,
     ),
     ModelKind(
         called="a transformers model",
         load=_load_transformers,
-        options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel"),
+        options=("revision", "dtype", "device_map", "max_memory", "tensor_parallel", "keep_case"),
         expected="a folder of transformers, or a hub id",
         is_of_kind=_is_transformers,
     ),

@@ -100,7 +100,9 @@ def _features(tensor: SavedArray) -> Tensor:
     return X if X.ndim == 3 else X[None]
 
 
-def labelled_inputs(given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool) -> LayerInputs:
+def labelled_inputs(
+    given: GivenInputs, sentences: Sequence[str], target: str | None, causal: bool, keep_case: bool = False
+) -> LayerInputs:
     """Return X as inputs. Its tokens are the words of the sentences, or without sentences the positions.
 
     Raises:
@@ -117,19 +119,20 @@ def labelled_inputs(given: GivenInputs, sentences: Sequence[str], target: str | 
         raise ArgumentError(f"expected a sentence for each of {batch_size} inputs, or none, got {len(sentences)}")
     if target is not None and batch_size > 1:
         raise ArgumentError(f"a target goes with one input, got {batch_size}; leave it out")
-    queries = Tokens(_labels(target, q_length)) if is_cross else None
+    queries = Tokens(_labels(target, q_length, keep_case)) if is_cross else None
     texts = tuple(
-        Text(Tokens(_labels(sentence, given.key.shape[1])), queries) for sentence in sentences or (None,) * batch_size
+        Text(Tokens(_labels(sentence, given.key.shape[1], keep_case)), queries)
+        for sentence in sentences or (None,) * batch_size
     )
     kind: Kind = "cross" if is_cross else "masked" if causal else "self"
     return LayerInputs(texts, kind, tuple(sentences), target, lambda d_model, max_length: GivenEncoder(given))
 
 
-def _labels(sentence: str | None, length: int) -> tuple[str, ...]:
+def _labels(sentence: str | None, length: int, keep_case: bool) -> tuple[str, ...]:
     """Return the words of a sentence, one for each position; None: the positions."""
     if sentence is None:
         return tuple(map(str, range(length)))
-    words = tokenize(sentence)
+    words = tokenize(sentence, keep_case)
     if len(words) != length:
         raise ArgumentError(f"expected {length} words, one for each position of the input, got {len(words)}")
     return tuple(words)
@@ -202,7 +205,7 @@ class SavedLayer(SingleLayer):
         """Return ``inputs``, with the words of the sentences as their tokens; without ``inputs``, the sentences."""
         if self.inputs is None:
             return super().encode(sentences, target)
-        return labelled_inputs(self.inputs, sentences, target, self.causal)
+        return labelled_inputs(self.inputs, sentences, target, self.causal, self.keep_case)
 
     def _origin(self) -> tuple[str, dict[str, object]]:
         saved, inputs = self.saved, self.inputs

@@ -51,6 +51,7 @@ class SingleLayer(Model):
         seed: seed of random embeddings and weights. They are drawn on the CPU, so they are the same on every device.
         device_name: name of the device; see ``resolve_device``.
         causal: whether to hide later keys from each query.
+        keep_case: whether words keep their capitals, with embeddings of their own; else they are in lower case.
 
     Raises:
         ArgumentError: sizes that are not allowed; an unknown name of a device.
@@ -60,6 +61,7 @@ class SingleLayer(Model):
     seed: int = field(default=0, kw_only=True)
     device_name: str = field(default="auto", kw_only=True)
     causal: bool = field(default=False, kw_only=True)
+    keep_case: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
@@ -106,7 +108,7 @@ class SingleLayer(Model):
         Raises:
             ArgumentError: a sentence without words, or ``target`` with several sentences or with a causal mask.
         """
-        return sentence_inputs(sentences, target, self.causal)
+        return sentence_inputs(sentences, target, self.causal, self.keep_case)
 
     def run(
         self, inputs: Inputs, on_attention: OnAttention, heads: Sequence[int] | None = None, batched: bool = False
@@ -176,14 +178,14 @@ class SingleLayer(Model):
             weights = layer(inputs, device, recorder)
         if values:
             require_traced(weights, sides, self._origin()[0], _ADVICE)
-        source = self.describe(inputs) if values else self._shapes_source(inputs.details)
+        source = self.describe(inputs) if values else self._shapes_source(self._words | inputs.details)
         return ShapeTrace(source, tuple(recorder.steps), tuple(queries.texts for queries, _ in sides))
 
     def describe(self, inputs: Inputs | None = None) -> Source:
         """Return the origin of the weights and of X, and the sizes."""
         assert isinstance(inputs, LayerInputs)
         origin, details = self._origin()
-        details |= {"device": str(self.device)} | self._sizes | inputs.details
+        details |= {"device": str(self.device)} | self._sizes | self._words | inputs.details
         return Source(f"{origin}, {self._sizes_text}, {self.device}", details)
 
     def _layer(self, inputs: LayerInputs, max_length: int) -> "Layer":
@@ -208,6 +210,10 @@ class SingleLayer(Model):
     @property
     def _sizes(self) -> dict[str, object]:
         return {"d_model": self.d_model, "n_heads": self.n_heads, "mask": "causal" if self.causal else "none"}
+
+    @property
+    def _words(self) -> dict[str, object]:
+        return {"keep_case": True} if self.keep_case else {}
 
 
 class Layer(nn.Module):
@@ -252,7 +258,7 @@ class RandomLayer(SingleLayer):
             ArgumentError: a sentence without words.
             MhavizError: not enough memory.
         """
-        inputs = sentence_inputs([sentence])
+        inputs = sentence_inputs([sentence], keep_case=self.keep_case)
         stages = 4
         matrices = 10 * inputs.longest**2 * (self.n_heads + stages)  # in float64
         require_memory(self._bytes_of_layer(inputs) + 4 * matrices, self.device, "the study")
@@ -268,7 +274,7 @@ class RandomLayer(SingleLayer):
         """See ``Model.embed``. The embeddings are random, the positions sinusoids."""
         if target is not None:
             raise ArgumentError(f"a layer with random weights has no decoder; leave out {parameter('target')}")
-        inputs = sentence_inputs([text])
+        inputs = sentence_inputs([text], keep_case=self.keep_case)
         tokens = inputs.texts[0].source
         require_comparable(len(tokens), "tokens")
         require_memory(self._bytes_of_layer(inputs) + 4 * _FLOAT32 * len(tokens) * self.d_model, self.device, "X")
@@ -277,7 +283,7 @@ class RandomLayer(SingleLayer):
         ids = torch.tensor([tokens.ids], device=self.device)
         parts = embedded_parts(encoder.embeddings, encoder.position, ids)
         details: dict[str, object] = {"kind": RANDOM_WEIGHTS, "seed": self.seed, "device": str(self.device)}
-        details |= {"d_model": self.d_model, "sentences": [text]}
+        details |= {"d_model": self.d_model, "sentences": [text]} | self._words
         footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
         return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids")
 

@@ -79,13 +79,13 @@ class TrainedModel(Model):
                 target with several sentences.
         """
         require_one_target(sentences, target)
-        sources = [tuple(words_of(sentence)) for sentence in sentences]
+        sources = [tuple(self._words(sentence)) for sentence in sentences]
         for words in sources:
             require_known(words, self.checkpoint.source_vocabulary, "source")
         if target is None:
             _ = self._model
             return self.inputs_of(translate(self.checkpoint, sources, self.device))
-        words = tuple(words_of(target))
+        words = tuple(self._words(target))
         require_known(words, self.checkpoint.target_vocabulary, "target")
         return self.inputs_of([Pair(sources[0], words)], target_given=True)
 
@@ -163,7 +163,7 @@ class TrainedModel(Model):
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """See ``Model.embed``. The decoder reads the start mark before a target."""
         if target is None:
-            words = words_of(text)
+            words = self._words(text)
             require_known(words, self.checkpoint.source_vocabulary, "source")
             tokens = Tokens(tuple(words), (), tuple(self.checkpoint.source_vocabulary.ids(words)))
         else:
@@ -176,6 +176,9 @@ class TrainedModel(Model):
         parts = embedded_parts(embeddings, model.position, torch.tensor([tokens.ids], device=self.device))
         source = self.checkpoint.source(self.device)
         return EmbeddedText(source, tokens, parts, "sinusoids", is_target=target is not None)
+
+    def _words(self, sentence: str) -> list[str]:
+        return words_of(sentence, self.checkpoint.plan.keep_case)
 
     @property
     def _model(self) -> Translator:

@@ -58,12 +58,20 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a training; ``batch_size``: sentences a step; ``learning_rate``: its maximum, after the warm-up."""
+    """Settings of a training.
+
+    Attributes:
+        steps, batch_size: number of steps, and sentences of each.
+        learning_rate: its maximum, after the warm-up.
+        seed: seed of weights, batches and held-out sentences.
+        keep_case: whether words keep their capitals, in the corpus and in what the model reads later.
+    """
 
     steps: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1500
     batch_size: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 64
     learning_rate: Annotated[float, Meta(gt=0)] = 3e-3
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    keep_case: bool = False
 
 
 @dataclass
@@ -142,6 +150,8 @@ class Checkpoint:
             "n_heads": self.sizes.n_heads,
             "device": str(device),
         }
+        if self.plan.keep_case:
+            details["keep_case"] = True
         if not pairs:
             return Source(footnote, details)
         details["sentences"] = [" ".join(pair.source) for pair in pairs]

@@ -68,10 +68,11 @@ class Corpus:
         return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def read_pairs(path: Path, seed: int = 0) -> Corpus:
+def read_pairs(path: Path, seed: int = 0, keep_case: bool = False) -> Corpus:
     """Read lines of ``source⇥target``, with an optional third column of ``i-j`` links between their words.
 
     The links count the words that are separated by spaces, from 0, source first, as alignment tools write them.
+    ``keep_case``: leave capitals as they are; else words are in lower case.
 
     Raises:
         MhavizError: the file cannot be read, or no sentence can be held out; or a line has another number of columns, a
@@ -80,19 +81,19 @@ def read_pairs(path: Path, seed: int = 0) -> Corpus:
     pairs: dict[tuple[tuple[str, ...], tuple[str, ...]], Pair] = {}
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip() or "\t" in line:
-            pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}")
+            pair = _parse_pair(line.rstrip("\r"), f"{path}, line {number}", keep_case)
             pairs.setdefault((pair.source, pair.target), pair)
     return _hold_out(path, tuple(pairs.values()), seed)
 
 
-def _parse_pair(line: str, where: str) -> Pair:
+def _parse_pair(line: str, where: str, keep_case: bool) -> Pair:
     columns = line.split("\t")
     if len(columns) not in (2, 3):
         raise MhavizError(
             f"{where}: expected source and target with a tab between them, and perhaps a third column of i-j links, "
             f"got {counted(len(columns), 'column')}"
         )
-    sides = [[tokenize(part) for part in column.split()] for column in columns[:2]]
+    sides = [[tokenize(part, keep_case) for part in column.split()] for column in columns[:2]]
     source, target = (tuple(word for words in side for word in words) for side in sides)
     for name, words in (("source", source), ("target", target)):
         if not words:

@@ -114,6 +114,8 @@ def test_every_kind_of_model_by_its_name(model_folder, layer, tmp_path):
             {"d_model": 8, "seed": 1},
             "`d_model` is for a layer with random weights; translation is a trained model",
         ),
+        ("translation", {"keep_case": True}, "`keep_case`: translation has learnt words in lower case; leave it out"),
+        ("some/model", {"keep_case": True}, "`keep_case`: whether some/model reads capitals is settled by its tokeni"),
     ],
 )
 def test_options_that_a_model_does_not_take(name, options, message):

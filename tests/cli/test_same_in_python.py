@@ -34,6 +34,12 @@ STUDIES = [
     ("compare-scaling", lambda: package.compare_scaling("random")),
     ("compare-scaling --model translation 'the small black cat'", lambda: package.compare_scaling(*TRANSLATED)),
     ("embeddings 'a b'", lambda: package.embeddings("random", "a b")),
+    ("heatmap 'Der der Hund' --keep-case", lambda: package.load(keep_case=True).attend("Der der Hund")),
+    (
+        "embeddings 'Der der Hund' --keep-case",
+        lambda: package.load(n_heads=1, keep_case=True).embeddings("Der der Hund"),
+    ),
+    ("compare-projections 'Der der' --keep-case", lambda: package.compare_projections("Der der", keep_case=True)),
     ("compare-projections", lambda: package.compare_projections()),
     ("compare-projections 'a b' --n-heads 2", lambda: package.compare_projections("a b", n_heads=2)),
     ("report 'a b c'", lambda: package.load().report("a b c")),

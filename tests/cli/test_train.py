@@ -96,6 +96,23 @@ def test_resume_goes_on(mhaviz, pairs, checkpoint, tmp_path):
     assert (done.status, "expected more steps than the 6 that this checkpoint has taken, got" in done.err) == (2, True)
 
 
+def test_capitals_are_kept_from_the_corpus_to_the_map(mhaviz, pairs, tmp_path):
+    path = tmp_path / "c.safetensors"
+    assert mhaviz("train", str(pairs), "-o", str(path), "-q", "--keep-case", *SMALL).status == 0
+    trained = load_checkpoint(str(path))
+    assert trained.plan.keep_case
+    assert {"B", "A3"} <= set(trained.target_vocabulary.words)
+    shown = mhaviz("heatmap", "--model", str(path), "a1 b", "--target", "B A1", "--kind", "cross", "--json")
+    assert json.loads(shown.out)["maps"][0]["queries"] == ["B", "A1", "<end>"]
+    assert mhaviz("heatmap", "--model", str(path), "a1 b", "--keep-case", "-q").status == 0, "it does anyway"
+    unknown = mhaviz("heatmap", "--model", str(path), "a1 b", "--target", "b", "--keep-case")
+    assert (unknown.status, 'has not learnt "b"' in unknown.err) == (2, True)
+    evaluated = json.loads(mhaviz("evaluate", str(path), str(pairs), "--json").out)
+    assert evaluated["held_out"] is True, "it is the same corpus"
+    resumed = mhaviz("train", str(pairs), "-o", str(path), "--resume", "--steps", "5", "-q")
+    assert (resumed.status, load_checkpoint(str(path)).plan.keep_case) == (0, True)
+
+
 def test_a_film(mhaviz, pairs, tmp_path):
     film = tmp_path / "film.gif"
     result = mhaviz("train", str(pairs), "-o", str(tmp_path / "c.safetensors"), "--animate", str(film), *SMALL)
@@ -166,6 +183,8 @@ def test_evaluate_ones_own_pairs(mhaviz, pairs, checkpoint, tmp_path):
         (("translation", "-o", "a.safetensors", "--for", "page", "--width", "3in"), 2, "--for has a width"),
         (("translation", "-o", "a.safetensors", "--resume"), 1, "No such file or directory"),
         (("translation", "-o", "a.safetensors", "--resume", "--n-heads", "2"), 2, "leave out --n-heads"),
+        (("translation", "-o", "a.safetensors", "--resume", "--keep-case"), 2, "leave out --keep-case"),
+        (("translation", "-o", "a.safetensors", "--keep-case"), 2, "--keep-case: the sentences of the built-in gramm"),
     ],
 )
 def test_what_cannot_be_trained(mhaviz, tmp_path, monkeypatch, words, status, message):

@@ -32,8 +32,13 @@ def test_words(sentence, words):
     assert tokenize(sentence) == words
 
 
+def test_a_german_noun_is_a_noun():
+    assert tokenize("Der Hund, 'Bello', bellt.", keep_case=True) == ["Der", "Hund", "Bello", "bellt"]
+
+
 @given(st.text(st.characters(), max_size=40))
 def test_any_text_gives_clean_words(sentence):
+    assert [word.lower() for word in tokenize(sentence, keep_case=True)] == tokenize(sentence)
     for word in tokenize(sentence):
         assert word
         assert not any(character.isspace() for character in word)

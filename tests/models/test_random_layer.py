@@ -26,6 +26,16 @@ def test_a_seed_gives_the_same_weights_and_another_seed_others():
     assert not np.allclose(first, other)
 
 
+@pytest.mark.parametrize(("keep_case", "same"), [(True, "a b c"), (False, "a b a")])
+def test_words_that_differ_in_case_have_embeddings_of_their_own_where_capitals_are_kept(keep_case, same):
+    layer = RandomLayer(64, 4, keep_case=keep_case)
+    (found,) = attend(layer, ["Der Hund, der"]).maps
+    assert found.keys == (("Der", "Hund", "der") if keep_case else ("der", "hund", "der"))
+    assert np.array_equal(found.weights, weights(sentences=[same])[0])
+    assert layer.embed("Der Hund, der").tokens.texts == layer.projection_inputs("Der Hund, der").tokens == found.keys
+    assert layer.describe(layer.encode(["a"])).details.get("keep_case", False) == keep_case
+
+
 def test_the_seed_of_the_caller_is_left_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -388,6 +388,15 @@ def test_labels_that_cannot_be(path, tensors, sentences, target, causal, message
         layer.encode(sentences, target)
 
 
+@pytest.mark.parametrize("keep_case", [True, False])
+def test_labels_that_keep_their_capitals(path, keep_case):
+    words = ("The", "Dog", "and", "the", "Red", "cat")
+    shown = words if keep_case else tuple(word.lower() for word in words)
+    layer = on_input(save(reference().state_dict(), path), {"query": X, "key": X}, keep_case=keep_case)
+    (text,) = layer.encode([" ".join(words)], " ".join(words[::-1])).texts
+    assert (text.source.texts, text.target.texts) == (shown, shown[::-1])
+
+
 def test_inputs_of_other_sizes(path):
     save(reference().state_dict(), path)
     with pytest.raises(MhavizError, match=r"x\.safetensors: x: expected 16 features, as .* got 12$"):

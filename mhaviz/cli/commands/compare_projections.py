@@ -7,7 +7,7 @@ import typer
 from mhaviz.cli.command import asked
 from mhaviz.cli.shared.appearance import WeightOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import LayerOptions
+from mhaviz.cli.shared.models import KeepCase, LayerOptions
 from mhaviz.cli.shared.texts import OneSentence, read_sentences
 
 
@@ -21,6 +21,7 @@ def compare_projections(
     ] = False,
     texts: OneSentence,
     random: LayerOptions,
+    keep_case: KeepCase = False,
 ) -> None:
     """Build up multi-head attention: no projection, then one, two, three, then several heads.
 
@@ -44,5 +45,7 @@ def compare_projections(
 
     style = style_of(looks)
     with delivery.working("computing"):
-        comparison = random_layer.compare_projections(*sentences, include_self=include_self, **asked(random))
+        comparison = random_layer.compare_projections(
+            *sentences, include_self=include_self, keep_case=keep_case, **asked(random)
+        )
     delivery.deliver(comparison, style)

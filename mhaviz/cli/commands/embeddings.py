@@ -7,7 +7,7 @@ import typer
 
 from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import DModel, ModelOptions, Seed
+from mhaviz.cli.shared.models import DModel, KeepCase, ModelOptions, Seed
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
 
 
@@ -17,12 +17,14 @@ class EmbeddingOptions(ModelOptions):
 
     d_model: DModel = None
     seed: Seed = None
+    keep_case: KeepCase = False
 
     @property
     def options(self) -> dict[str, Any]:
         """Further arguments of ``mhaviz.load``. A random layer has one head, which any number of features allows."""
         has_heads = "n_heads" in self.takes
-        return {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if has_heads else None}
+        sizes = {"d_model": self.d_model, "seed": self.seed, "n_heads": 1 if has_heads else None}
+        return sizes | {"keep_case": self.keep_case or None}
 
 
 def embeddings(

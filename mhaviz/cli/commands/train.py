@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,6 +44,9 @@ class PlanOptions:
     seed: Annotated[
         int | None, _training_option(help="Seed of weights, batches and held-out sentences. \\[default: 0]")
     ] = None
+    keep_case: Annotated[
+        bool, _training_option("--keep-case", help="Keep the capitals of CORPUS; words are in lower case else.")
+    ] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +99,7 @@ def train(
     if (path := _checkpoint_among(delivery)) is None:
         raise ArgumentError(f"expected a file for the checkpoint, such as -o {Path(corpus).stem}{_SUFFIX}, got none")
 
-    from mhaviz.api.evaluation import read_corpus
+    from mhaviz.api.evaluation import is_built_in, read_corpus
     from mhaviz.devices import resolve_device
     from mhaviz.models.trained_model import TrainedModel
     from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
@@ -104,16 +107,18 @@ def train(
     from mhaviz.training.trainer import Trainer
 
     chosen_device = resolve_device(device)
-    more = {} if steps is None else {"steps": steps}
+    more: dict[str, Any] = {} if steps is None else {"steps": steps}
     if resume:
         if settled := given(plan) + given(sizes):
             raise ArgumentError(f"--resume takes these from the checkpoint; leave out {', '.join(settled)}")
         checkpoint = load_checkpoint(str(path.absolute()))
         checkpoint.plan = replace(checkpoint.plan, **more)
-        learnt_from = read_corpus(corpus, checkpoint.plan.seed)
+        learnt_from = read_corpus(corpus, checkpoint.plan.seed, checkpoint.plan.keep_case)
     else:
         chosen_plan = Plan(**asked(plan), **more)
-        learnt_from = read_corpus(corpus, chosen_plan.seed)
+        if chosen_plan.keep_case and is_built_in(corpus):
+            raise ArgumentError("--keep-case: the sentences of the built-in grammar have no capitals; leave it out")
+        learnt_from = read_corpus(corpus, chosen_plan.seed, chosen_plan.keep_case)
         checkpoint = Checkpoint.untrained(learnt_from, Sizes(**asked(sizes)), chosen_plan)
     trainer = Trainer(checkpoint, learnt_from, chosen_device)
     film = Film(TrainedModel(checkpoint, str(chosen_device)), learnt_from) if animate else None

@@ -78,6 +78,7 @@ Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its fi
 DModel = Annotated[int | None, weights_option(help="Features of each token. \\[default: 512]")]
 NHeads = Annotated[int | None, weights_option(help="Number of heads; it must divide d_model. \\[random: 8]")]
 Seed = Annotated[int | None, weights_option(help="Seed of random weights and embeddings. \\[default: 0]")]
+KeepCase = Annotated[bool, weights_option("--keep-case", help="Keep capitals; words are in lower case else.")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,6 +138,7 @@ class AnyModelOptions(ModelOptions):
         Literal["none", "causal"] | None,
         weights_option(help="causal: queries do not see later keys."),
     ] = None
+    keep_case: KeepCase = False
     input: Annotated[
         Any,
         weights_option(
@@ -156,6 +158,7 @@ class AnyModelOptions(ModelOptions):
             "n_heads": self.n_heads,
             "seed": self.seed,
             "causal": None if self.mask is None else self.mask == "causal",
+            "keep_case": self.keep_case or None,
             "input": path,
             "input_name": tensor,
         }
