@@ -200,8 +200,10 @@ def _cuts(lengths: Sequence[int], most_tokens: int) -> Iterator[tuple[int, int]]
         yield start, len(lengths)
 
 
-def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool = False) -> list[Text]:
-    """Cut a text into pieces, each with the special tokens at the beginning and end of the text.
+def cut(
+    tokens: Tokens, most: int, around: tuple[int, int], overlap: int | None = None, is_masked: bool = False
+) -> list[Text]:
+    """Cut a text into pieces, each with the special tokens that the tokenizer adds at the beginning and end.
 
     Every token counts as a query in exactly one piece, also the special tokens at the ends. In an overlap it is the
     piece in which the token has more context: the first piece if ``is_masked``, else the first piece for the first half
@@ -210,6 +212,7 @@ def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool =
     Args:
         tokens: tokens of the whole text, with special ones.
         most: most tokens of a piece.
+        around: number of the special tokens at the beginning and at the end that each piece has; see ``added_around``.
         overlap: number of tokens that two pieces share; None: a quarter of ``most``, or less where a piece would have
             no token of its own.
         is_masked: whether a query sees only earlier keys.
@@ -217,9 +220,7 @@ def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool =
     Raises:
         ArgumentError: an overlap that leaves a piece no token of its own.
     """
-    special = set(tokens.special)
-    before = next((i for i in range(len(tokens)) if i not in special), len(tokens))
-    after = next((i for i in range(len(tokens)) if len(tokens) - 1 - i not in special), 0)
+    before, after = around
     length, room = len(tokens) - before - after, most - before - after
     if length <= room:
         return [Text(tokens)]
@@ -239,3 +240,9 @@ def cut(tokens: Tokens, most: int, overlap: int | None = None, is_masked: bool =
         end = len(source) if last is None else before + last - start
         pieces.append(Text(source, piece=Piece(begin, end, start, len(starts))))
     return pieces
+
+
+def added_around(tokens: Tokens) -> tuple[int, int]:
+    """Return the number of special tokens at the beginning and at the end of a text."""
+    inside = tokens.of_text
+    return (inside[0], len(tokens) - 1 - inside[-1]) if inside else (len(tokens), 0)

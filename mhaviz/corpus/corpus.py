@@ -13,7 +13,7 @@ from mhaviz._version import __version__
 from mhaviz.analyses.corpus_difference import require_same_tokens
 from mhaviz.analyses.sums import Study
 from mhaviz.attention.model import CorpusModel
-from mhaviz.corpus.batches import CorpusBatches, cut, with_block_size
+from mhaviz.corpus.batches import CorpusBatches, added_around, cut, with_block_size
 from mhaviz.corpus.joining import join_others, require_same_study, source_of
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter
 from mhaviz.files.parts import read_part, write_part
@@ -167,7 +167,11 @@ class Corpus:
         is_masked = all(site.kind != "self" for site in first.all_sites)
 
         def cut_up(text: str) -> Sequence[Text]:
-            return () if longest is None else cut(_same_tokens(models, text), longest, self.overlap, is_masked)
+            if longest is None:
+                return ()
+            tokens = _same_tokens(models, text)
+            plain = first.read_unnamed(["a"])[0] or tokens  # a text may begin or end with special tokens of its own
+            return cut(tokens, longest, added_around(plain), self.overlap, is_masked)
 
         sentences, block = with_block_size(self.sentences)
         block = after.block or block  # as the corpus may have grown since the part was written

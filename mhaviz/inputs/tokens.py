@@ -7,6 +7,9 @@ from typing import Literal
 
 from mhaviz.errors import ArgumentError, shortened
 
+START, END = MARKS = "<start>", "<end>"
+"""Marks of the beginning and the end of a sentence that a model of words generates. No word contains < or >."""
+
 Kind = Literal["self", "masked", "cross", "other"]
 """Kind of attention: "self"; "masked", in which later keys are hidden from each query; "cross", in which the keys are
 of another sentence; "other", in which this is not known, or the keys are other tokens of the same sentence."""
@@ -38,7 +41,8 @@ class Tokens:
 
     Attributes:
         texts: label of each token: "The", " token", "izer"; empty where labels are not needed.
-        special: positions of special tokens, which are not of the text, such as [CLS], from 0, in order.
+        special: positions of special tokens, which are no words, such as [CLS] or the markers of a chat, from 0, in
+            order.
         ids: ids in the model's vocabulary; empty: there is no vocabulary, or some ids are not known.
         grid: rows and columns of the patches of an image, which the tokens that are not special are, in reading order;
             None: they are no patches, or not those of a whole image.

@@ -64,10 +64,6 @@ def _character_class(character: str) -> str:
     return "W"
 
 
-START, END = "<start>", "<end>"
-"""Marks of the beginning and the end of a sentence that is being generated. No word contains < or >."""
-
-
 class Vocabulary:
     """The words of some sentences, numbered in the order in which they first occur.
 

@@ -13,7 +13,7 @@ from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, h
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
 from mhaviz.devices import require_memory
-from mhaviz.inputs.tokens import KIND_NAMES, Kind, Text, Tokens
+from mhaviz.inputs.tokens import KIND_NAMES, MARKS, Kind, Text, Tokens
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
@@ -93,11 +93,8 @@ class TrainedModel(Model):
         """Return pairs of known words as inputs."""
         source, target = self.checkpoint.source_vocabulary, self.checkpoint.target_vocabulary
 
-        def tokens(words: Sequence[str], vocabulary: Vocabulary) -> Tokens:
-            return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
-
         texts = tuple(
-            Text(tokens(pair.source, source), tokens(pair.read, target), tokens(pair.produced, target))
+            Text(_tokens(pair.source, source), _tokens(pair.read, target), _tokens(pair.produced, target))
             for pair in pairs
         )
         return PairInputs(texts, tuple(pairs), target_given)
@@ -165,7 +162,7 @@ class TrainedModel(Model):
         if target is None:
             words = self._words(text)
             require_known(words, self.checkpoint.source_vocabulary, "source")
-            tokens = Tokens(tuple(words), (), tuple(self.checkpoint.source_vocabulary.ids(words)))
+            tokens = _tokens(words, self.checkpoint.source_vocabulary)
         else:
             read = self.encode([text], target).texts[0].target
             assert read is not None
@@ -225,6 +222,12 @@ def source_target_maps(model: TrainedModel, pairs: Sequence[Pair]) -> tuple[Atte
 
     model.select(kind="cross").run(model.inputs_of(pairs), on_attention, batched=True)
     return tuple(maps)
+
+
+def _tokens(words: Sequence[str], vocabulary: Vocabulary) -> Tokens:
+    """Return words as tokens, of which the marks of beginning and end are special."""
+    special = tuple(i for i, word in enumerate(words) if word in MARKS)
+    return Tokens(tuple(words), special, tuple(vocabulary.ids(words)))
 
 
 def _name_and_advice(kind: Kind) -> tuple[str, str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
+from mhaviz.inputs.tokens import MARKS
+
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
@@ -75,7 +77,7 @@ def title_words(
     """Return the words of a title, escaped; joined by blanks, they are the text.
 
     Tokens with their own blanks are joined as in the text, with blanks around special tokens. Otherwise each token is a
-    word.
+    word, as where the special tokens are the marks of a model that reads words.
 
     Args:
         tokens: all tokens of one side.
@@ -84,7 +86,7 @@ def title_words(
     """
     places = title_places(len(tokens))
     words = {i: word for i in places if (word := _whole_character(tokens, i)) is not None}
-    if not (special or any(tokens[i][:1].isspace() for i in places)):
+    if all(tokens[i] in MARKS for i in special) and not any(tokens[i][:1].isspace() for i in places):
         return [shown(word) for word in words.values()]
     outside = frozenset(special)
     text = ""

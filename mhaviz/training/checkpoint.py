@@ -18,8 +18,9 @@ from torch import Tensor
 from mhaviz._version import __version__
 from mhaviz.devices import require_memory
 from mhaviz.files.writing import write_whole
+from mhaviz.inputs.tokens import MARKS
 from mhaviz.layer.seeding import seeded
-from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Translator
 from mhaviz.results.result import Source
 from mhaviz.results.training import LearningPoint, Training
@@ -198,7 +199,7 @@ class Checkpoint:
 def vocabularies(corpus: Corpus) -> tuple[Vocabulary, Vocabulary]:
     """Return the words of the sources and of the targets, as a model for this corpus numbers them."""
     source = Vocabulary(pair.source for pair in corpus.pairs)
-    return source, Vocabulary([(START, END), *(pair.target for pair in corpus.pairs)])
+    return source, Vocabulary([MARKS, *(pair.target for pair in corpus.pairs)])
 
 
 def build(sizes: Sizes, source_size: int, target_size: int) -> Translator:

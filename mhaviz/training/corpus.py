@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mhaviz.errors import MhavizError, counted
 from mhaviz.files.texts import read_text
-from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
+from mhaviz.inputs.tokens import END, START
+from mhaviz.layer.tokens import Vocabulary, tokenize
 
 MOST_WORDS = 200
 """Longest sentence. A longer one would make its whole batch slow and large."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.inputs.tokens import MARKS
+from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import decode_greedily
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.training import AlignmentErrors, Evaluation
@@ -63,7 +64,7 @@ def require_known(words: Sequence[str], vocabulary: Vocabulary, side: Literal["s
         )
     unknown = [word for word in dict.fromkeys(words) if word not in vocabulary]
     if unknown:
-        known = [word for word in vocabulary.words if word not in (START, END)]
+        known = [word for word in vocabulary.words if word not in MARKS]
         named = ", ".join(f'"{word:.40}"{_near(word, known)}' for word in unknown[:_NAMED])
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
         some = ", ".join(f"{word:.20}" for word in known[:5])
@@ -87,7 +88,7 @@ def next_word_logits(checkpoint: Checkpoint, batch: PairBatch) -> Tensor:
 
 def translate(checkpoint: Checkpoint, sentences: Sequence[Sequence[str]], device: torch.device) -> list[Pair]:
     """Translate sentences of known words greedily, by a model in eval mode."""
-    start, end = checkpoint.target_vocabulary.ids([START, END])
+    start, end = checkpoint.target_vocabulary.ids(MARKS)
     pairs: list[Pair] = []
     for first in range(0, len(sentences), AT_ONCE):
         some = sentences[first : first + AT_ONCE]

@@ -18,8 +18,9 @@ from mhaviz.files.errors import reading
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import require_room
 from mhaviz.files.texts import parse_json
+from mhaviz.inputs.tokens import MARKS
 from mhaviz.layer.embedding import PositionalEncoding
-from mhaviz.layer.tokens import END, START, Vocabulary
+from mhaviz.layer.tokens import Vocabulary
 from mhaviz.results.training import LearningPoint
 from mhaviz.training import TRANSLATION
 from mhaviz.training.checkpoint import AVERAGES, FORMAT, Checkpoint, Plan, Sizes, build
@@ -90,7 +91,7 @@ def _restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
     saved = msgspec.convert(about, _Description)
     sizes = saved.sizes
     source, target = Vocabulary([saved.source_words]), Vocabulary([saved.target_words])
-    target.ids([START, END])
+    target.ids(MARKS)
     steps = [0, *(milestone.step for milestone in saved.milestones)]
     if any(later <= step for step, later in pairwise(steps)):
         raise ValueError("milestones: expected steps from 1 on, each larger than the one before")

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.layer.tokens import END, START, Vocabulary, tokenize
+from mhaviz.inputs.tokens import END, START
+from mhaviz.layer.tokens import Vocabulary, tokenize
 
 
 @pytest.mark.parametrize(

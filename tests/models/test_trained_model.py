@@ -38,6 +38,8 @@ def test_three_attentions_and_the_names_of_their_rows(translator):
     assert encoder.queries == encoder.keys == SOURCE
     assert masked.queries == masked.keys == ("<start>", *TARGET)
     assert (cross.queries, cross.keys) == ((*TARGET, "<end>"), SOURCE)
+    sides = [side.tokens.special for m in attention.maps for side in (m.rows, m.columns)]
+    assert sides == [(), (), (0,), (0,), (len(TARGET),), ()], "the marks are no words"
     for m in attention.maps:
         np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=CLOSE)
     assert attention.source.details["translations"] == [" ".join(TARGET)]
@@ -106,6 +108,14 @@ def test_a_target_is_taken_as_it_is_given(translator):
     attention = attend(translator, ["the cat sees a dog"], "une vache rouge")
     assert attention.maps[2].queries == ("une", "vache", "rouge", "<end>")
     assert attention.source.details["target_given"] is True
+
+
+def test_the_marks_are_cropped(translator):
+    whole, cropped = (attend(translator, [SENTENCE], hide_special=hides).maps for hides in (False, True))
+    assert cropped[1].queries == cropped[1].keys == TARGET
+    np.testing.assert_array_equal(cropped[1].weights, whole[1].weights[:, 1:, 1:])
+    np.testing.assert_allclose(cropped[1].to_special, whole[1].weights[:, 1:, 0].mean(1), atol=CLOSE)
+    np.testing.assert_array_equal(cropped[2].weights, whole[2].weights[:, :-1])
 
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])

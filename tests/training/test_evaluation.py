@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mhaviz.layer.tokens import END, START
+from mhaviz.inputs.tokens import END, START
 from mhaviz.training.corpus import Pair, PairBatch
 from mhaviz.training.evaluation import held_out_score, perplexity, translate
 from mhaviz.training.grammar import translation_corpus

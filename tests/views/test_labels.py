@@ -98,6 +98,8 @@ def test_positions_are_counted_on_what_is_shown():
 
 TITLES = [
     (["the", "cat"], (), "the cat"),
+    (["<start>", "le", "chat"], (0,), "<start> le chat"),
+    (["le", "chat", "<end>"], (2,), "le chat <end>"),
     (["[CLS]", "the", " token", "izer", ".", "[SEP]"], (0, 5), "[CLS] the tokenizer. [SEP]"),
     (["[CLS]", "izer", "s", "[SEP]"], (0, 3), "[CLS] izers [SEP]"),
     (["<s>", " the", " cat", "</s>", "</s>", "a", "s"], (0, 3, 4), "<s> the cat </s> </s> as"),

@@ -1,7 +1,7 @@
 """Tokenization of texts, with a readable label for each token: the piece of the text that it stands for."""
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -49,7 +49,8 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
 
     The label of a token is its piece of the text, with the blank before a word: "The", " token", "izer". If several
     tokens share a character, each is numbered: "😀 1/3". A piece that the vocabulary lacks is marked: "😀 [UNK]".
-    Special tokens have their names: "[CLS]".
+    Special tokens have their names: "[CLS]". They are those that the tokenizer adds, and those of its vocabulary that
+    stand in the text, such as the markers of a chat.
 
     ``as_target``: read the text as a target of the decoder, which some models mark by the token of another language.
 
@@ -63,25 +64,24 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
         return_offsets_mapping=tokenizer.is_fast,
     )
     ids: list[int] = encoded["input_ids"]
-    special = [i for i, is_special in enumerate(encoded["special_tokens_mask"]) if is_special]
-    if len(special) == len(ids):
+    if all(encoded["special_tokens_mask"]):
         raise no_token(text)
+    special = _special(ids, encoded["special_tokens_mask"], special_ids(tokenizer))
     if not tokenizer.is_fast:
         return name_tokens(tokenizer, ids, special)
-    return Tokens(
-        tuple(pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)), tuple(special), tuple(ids)
-    )
+    return Tokens(tuple(pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)), special, tuple(ids))
 
 
 @asks_the_tokenizer
 def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Tokens]:
-    """Tokenize many texts, with empty labels. A text without tokens gives empty ``Tokens``."""
+    """Tokenize many texts, with empty labels. A text that has only special tokens gives empty ``Tokens``."""
     readings: list[Tokens] = []
     if not texts:
         return readings
     encoded = tokenizer([encodable(tokenizer, text) for text in texts], return_special_tokens_mask=True)
+    known = special_ids(tokenizer)
     for ids, mask in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True):
-        special = tuple(i for i, is_special in enumerate(mask) if is_special)
+        special = _special(ids, mask, known)
         readings.append(Tokens(("",) * len(ids), special, tuple(ids)) if len(special) < len(ids) else _NOTHING)
     return readings
 
@@ -105,7 +105,7 @@ def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special:
 @asks_the_tokenizer
 def usual_ids(tokenizer: PreTrainedTokenizerBase, most: int | None) -> list[int]:
     """Return the ids below ``most`` that are not special; None: all of them. At least one id is returned."""
-    special = set(tokenizer.all_special_ids)
+    special = special_ids(tokenizer) | set(tokenizer.all_special_ids)  # the unknown token is not usual, either
     return [i for i in range(len(tokenizer))[:most] if i not in special] or [0]
 
 
@@ -145,12 +145,28 @@ def id_of(tokenizer: PreTrainedTokenizerBase, role: str) -> int | None:
 
 @asks_the_tokenizer
 def special_of(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[int, ...]:
-    """Return the positions of special tokens. The unknown token is not special, unless it has another role too."""
+    """Return the positions of special tokens; see ``special_ids``."""
+    return _special(ids, (0,) * len(ids), special_ids(tokenizer))
+
+
+@asks_the_tokenizer
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Return the ids of special tokens: those with a role, and those that the vocabulary's files call special.
+
+    Markers of a chat often have no role. The unknown token is not special, unless it has another role, too.
+    """
     special = set(tokenizer.all_special_ids)
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special.update(number for number, token in added.items() if token.special)
     others = {name for role, name in tokenizer.special_tokens_map.items() if role != "unk_token"}
     if tokenizer.unk_token not in others:
         special.discard(tokenizer.unk_token_id)
-    return tuple(i for i, number in enumerate(ids) if number in special)
+    return frozenset(special)
+
+
+def _special(ids: Sequence[int], is_added: Sequence[int], known: Collection[int]) -> tuple[int, ...]:
+    """Return the positions of special tokens: those that were added to a text, and those whose ids are ``known``."""
+    return tuple(i for i, number in enumerate(ids) if is_added[i] or number in known)
 
 
 def no_token(text: str) -> ArgumentError:

@@ -159,11 +159,13 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
             f"{parameter('pair')}: the tokenizer of {name} has no template for pairs, and puts no token between two "
             f"texts; give one text"
         )
-    special = tuple(i for i, side in enumerate(sides) if side is None)
+    own = special_of(tokenizer, ids)  # that stand in the texts, and most of those around them
+    special = tuple(i for i, side in enumerate(sides) if side is None or i in own)
     labels = [label for number in ids for label in named(tokenizer, [number])]
     offsets: list[tuple[int, int]] = encoded["offset_mapping"]
     for text, (start, end) in zip(texts, runs, strict=True):
-        labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], ())
+        inside = [i - start for i in own if start <= i < end]
+        labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], inside)
     types: Sequence[int] = encoded.get("token_type_ids") or ()
     segments = tuple(Segment(called, *run) for called, run in zip(PAIR, runs, strict=True))
     return Text(Tokens(tuple(labels), special, tuple(ids)), types=tuple(types) if any(types) else (), segments=segments)

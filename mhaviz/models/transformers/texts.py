@@ -18,6 +18,7 @@ from mhaviz.models.transformers.languages import AS_IT_IS, Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import (
     id_of,
+    ids_around,
     name_tokens,
     read,
     read_without_names,
@@ -201,8 +202,8 @@ class Texts:
         end the generation.
         """
         prompt = text.source
-        while is_text and len(prompt) > 1 and len(prompt) - 1 in prompt.special:
-            prompt = prompt[:-1]
+        if is_text and (after := len(ids_around(self.loaded.tokenizer)[1])):
+            prompt = prompt[:-after]
         types = text.types[: len(prompt)]
         (continued,) = self._written([replace(text, source=prompt, types=types)], self.generate)
         written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])

@@ -14,7 +14,7 @@ from scipy.spatial.distance import jensenshannon
 
 import mhaviz
 from mhaviz.analyses.head_statistics import HeadStudy
-from mhaviz.corpus.batches import cut
+from mhaviz.corpus.batches import added_around, cut
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.inputs.tokens import Tokens
 
@@ -38,7 +38,8 @@ def of_length(before, length, after):
 def test_every_token_counts_in_one_piece(before, length, after, room, share, is_masked):
     overlap = None if share is None else int(room * share)
     tokens = of_length(before, length, after)
-    pieces = cut(tokens, before + room + after, overlap, is_masked)
+    assert added_around(tokens) == (before, after)
+    pieces = cut(tokens, before + room + after, (before, after), overlap, is_masked)
     if len(pieces) == 1:
         assert length <= room
         assert pieces[0].piece is None
@@ -64,7 +65,7 @@ def test_every_token_counts_in_one_piece(before, length, after, room, share, is_
 @pytest.mark.parametrize(("overlap", "most"), [(6, 8), (-1, 8), (0, 2)])
 def test_an_overlap_that_cannot_be(overlap, most):
     with pytest.raises(ArgumentError, match=r"`overlap`: expected from 0 to -?\d tokens, as a piece has \d, got"):
-        cut(of_length(1, 50, 1), most, overlap)
+        cut(of_length(1, 50, 1), most, (1, 1), overlap)
 
 
 @pytest.fixture(scope="module", params=["bert", "gpt2"])
@@ -134,7 +135,8 @@ def test_two_models_are_compared_on_pieces(short):
     of_sentences, largest, n_tokens = [], {}, 0
     for number, text in enumerate(["the cat", LONG]):
         divergences, length = 0.0, len(words(text)["input_ids"])
-        pieces = cut(loaded._whole.read_unnamed([text])[0], 12, 3, is_masked=loaded.kinds == ("masked",))
+        tokens = loaded._whole.read_unnamed([text])[0]
+        pieces = cut(tokens, 12, added_around(tokens), 3, is_masked=loaded.kinds == ("masked",))
         for read in pieces:
             ids = torch.tensor([read.source.ids])
             with torch.no_grad():
@@ -187,7 +189,7 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
     found = {heads.kind: heads for heads in loaded.head_statistics([LONG, "the cat"]).kinds}
     length = sum(len(words(text)["input_ids"]) for text in (LONG, "the cat"))
     assert (found["self"].sentences, found["self"].queries) == (2, length)
-    pieces = cut(loaded._whole.read_unnamed([LONG])[0], 12)
+    pieces = cut(loaded._whole.read_unnamed([LONG])[0], 12, (1, 1))
     written = loaded._whole.encode_unnamed([LONG] * len(pieces) + ["the cat"], [*pieces, None])
     assert found["cross"].sentences == 2
     assert found["cross"].queries == sum(len(text.target) for text in written.texts)
@@ -195,10 +197,36 @@ def test_pieces_of_what_an_encoder_reads_beside_a_decoder():
 
 def test_a_needle_needs_texts_that_are_read_at_once(short):
     model = short[2]._whole
-    pieces = cut(model.read_unnamed([LONG])[0], 12, is_masked=True)
+    tokens = model.read_unnamed([LONG])[0]
+    pieces = cut(tokens, 12, added_around(tokens), is_masked=True)
     study = HeadStudy(needle=[5, 6])
     with pytest.raises(MhavizError, match="expected texts that the model can read in one piece, as each has"):
         model.run(model.encode_unnamed([LONG], pieces[:1]), lambda seen: study.add(seen, [0]))
+
+
+@pytest.mark.parametrize("markers", [1, 40])
+def test_markers_at_the_ends_of_a_long_text_are_in_one_piece_each(short, markers, monkeypatch):
+    """Each piece has what the tokenizer adds. With 40 markers as well it would have no room for the text."""
+    _, words, loaded = short
+    marker = words.sep_token or words.eos_token
+    text = f"{marker * markers} {LONG} {marker * markers}"
+    model, pieces = type(loaded._whole), []
+    encode = model.encode_unnamed
+
+    def encoding(*given):
+        inputs = encode(*given)
+        pieces.extend(one for one in inputs.texts if one.piece is not None)
+        return inputs
+
+    monkeypatch.setattr(model, "encode_unnamed", encoding)
+    found = loaded.head_statistics([text, marker * markers, "the cat"])
+    assert found.kinds[0].queries == sum(len(words(one)["input_ids"]) for one in (text, "the cat"))
+    assert found.kinds[0].sentences == 2, "markers alone are no text"
+    whole, (before, after) = words(text)["input_ids"], added_around(loaded._whole.read_unnamed(["a"])[0])
+    for one in pieces:
+        start, end = before + one.piece.offset, one.piece.offset + 12 - after
+        assert [*one.source.ids] == [*whole[:before], *whole[start:end], *whole[len(whole) - after :]]
+    assert whole == [number for one in pieces for number in one.source.ids[one.piece.start : one.piece.end]]
 
 
 def test_on_the_command_line(mhaviz, short, tmp_path):

@@ -223,6 +223,43 @@ def test_special_tokens_inside_a_pair_share_no_cells(compared, monkeypatch):
         loaded.attend("the cat sat", pair="a dog", hide_special=True, size=2, show="norms")
 
 
+BRINGS = "</s>the cat</s>a mat</s>"  # of_chats adds <s> before it
+
+
+def test_what_goes_to_markers_that_a_text_brings(chatting):
+    """Cropped from the map, and counted as separators, as the numbers of eager attention are."""
+    model, loaded = chatting
+    ids = of_chats()(BRINGS, return_tensors="pt")["input_ids"]
+    special = [i for i, number in enumerate(ids[0].tolist()) if number in (1, 2)]
+    others = [i for i in range(ids.shape[1]) if i not in special]
+    assert len(special) == 4
+    weights = torch.stack(eager(model, input_ids=ids))[:, 0].numpy()  # layers heads q_length k_length
+    whole, cropped = loaded.attend(BRINGS), loaded.attend(BRINGS, hide_special=True)
+    assert [*whole.maps[0].rows.tokens.special] == special
+    for m, A in zip(cropped.maps, weights, strict=True):
+        np.testing.assert_allclose(m.weights, A[:, others][:, :, others], atol=CLOSE)
+        np.testing.assert_allclose(m.to_special, A[:, others][:, :, special].sum(2).mean(1), atol=CLOSE)
+    share = weights[..., special].sum(-1).mean(-1)
+    np.testing.assert_allclose(loaded.head_statistics(BRINGS).kinds[0].separators.mean, share, atol=CLOSE)
+
+
+def test_a_prompt_ends_as_the_text_does():
+    """Only the ends that the tokenizer adds are left out, as the text goes on."""
+    model, words = hf.GPT2LMHeadModel(FAMILIES["gpt2"][1]()).eval(), of_chats()
+    ending = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 1), ("</s>", 2)])
+    for added in (0, 1):
+        words.backend_tokenizer.post_processor = ending if added else words.backend_tokenizer.post_processor
+        (text,) = model_in_memory(model, words).writing(1).read(Given(("the cat</s>",))).texts
+        prompt = words("the cat</s>")["input_ids"]
+        assert [*text.source.ids[: text.prompt]] == prompt[: len(prompt) - added]
+
+
+def test_markers_inside_a_pair_are_special(compared):
+    tokens = compared[1].attend("the [SEP] cat", pair="a [SEP]").maps[0].rows.tokens
+    assert tokens.texts == ("[CLS]", "the", "[SEP]", " cat", "[SEP]", "a", "[SEP]", "[SEP]")
+    assert tokens.special == (0, 2, 4, 6, 7)
+
+
 def test_exactly_these_ids(compared):
     model, loaded = compared
     attention = loaded.attend(ids=[[7, 5, 6], np.array([1, 9, 2])])

@@ -1,16 +1,18 @@
 """Tokens as people read them: joined, they are the text again, whatever the tokenizer."""
 
+import copy
+
 import families
 import pytest
 from families import bytes_and_words, sentence_pieces, word_pieces
 from hostile import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from mhaviz.errors import ArgumentError
-from mhaviz.models.transformers.read import name_tokens, read, read_without_names
+from mhaviz.models.transformers.read import name_tokens, read, read_without_names, usual_ids
 
 TOKENIZERS = {
     "bytes": bytes_and_words(),
@@ -104,6 +106,33 @@ def test_what_is_unknown_is_of_the_text():
     ends = bytes_and_words()
     ends.unk_token = ends.eos_token  # as GPT-2 has it
     assert name_tokens(ends, [5, ends.eos_token_id]).special == (1,)
+
+
+MARKED = "<|im_start|>the cat<|im_end|><|im_start|>the cat @sat"
+
+
+@pytest.mark.parametrize("name", ["bytes", "words", "sentences"])
+def test_markers_that_a_text_brings_are_special(name):
+    """As the tokenizers library has it, which leaves out what is special where it decodes."""
+    tokenizer = copy.deepcopy(TOKENIZERS[name])
+    tokenizer.add_tokens([AddedToken("<|im_start|>", special=True), AddedToken("<|im_end|>", special=True)])
+    tokenizer.add_tokens(["@sat"])  # ordinary
+    reading, ends = read(tokenizer, MARKED), len(tokenizer("")["input_ids"])
+    decode = tokenizer.backend_tokenizer.decode
+    kept, without = ([decode([number], skip_special_tokens=skips) for number in reading.ids] for skips in (False, True))
+    expected = [i for i, texts in enumerate(zip(kept, without, strict=True)) if texts[0] != texts[1]]
+    assert [*reading.special] == expected
+    assert len(expected) == 3 + ends
+    assert [reading.texts[i] for i in expected if "|" in reading.texts[i]] == [
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|im_start|>",
+    ]
+    assert "".join(joined(reading).split()) == "thecatthecat@sat"
+    (unnamed,) = read_without_names(tokenizer, [MARKED])
+    assert unnamed.special == name_tokens(tokenizer, reading.ids).special == reading.special
+    assert not {*usual_ids(tokenizer, None)} & {reading.ids[i] for i in expected}
+    assert read_without_names(tokenizer, ["<|im_start|><|im_end|>"])[0].texts == (), "no text"
 
 
 def test_what_is_unknown_to_the_vocabulary_alone():
