@@ -258,13 +258,16 @@ def token_labels(
     start: int = 0,
     shown: Callable[[str], str] = visible,
     lowered: bool = True,
+    positions: bool = True,
 ) -> list[str]:
     """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
-    ``start``: position of the first token; ``shown`` escapes a text; ``lowered``: see ``position_suffixes``.
+    ``start``: position of the first token; ``shown`` escapes a text; ``lowered``: see ``position_suffixes``;
+    ``positions``: whether labels have positions at all.
     """
     labels = []
-    for token, suffix in zip(tokens, position_suffixes(tokens, start, lowered), strict=True):
+    suffixes = position_suffixes(tokens, start, lowered) if positions else [""] * len(tokens)
+    for token, suffix in zip(tokens, suffixes, strict=True):
         room = width - cell_len(suffix)
         labels.append(cut(shown(bare(token)), room) + suffix if room > 0 else cut(suffix, width))
     return labels

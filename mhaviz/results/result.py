@@ -107,6 +107,7 @@ class Looks(TypedDict, total=False):
     columns: int | None
     vmax: float | None
     log: bool | None
+    positions: bool | None
     width: float | None
     font_size: float | None
     title: str | None
@@ -166,6 +167,7 @@ class Result(ShortRepr):
                 - columns: number of heads side by side.
                 - vmax: number that gets the darkest colour.
                 - log: whether the colour scale is logarithmic.
+                - positions: whether tokens that occur more than once have their positions in their labels, as "the₃".
                 - width: width in inches.
                 - font_size: size of labels in points, with which all other text scales.
                 - title: title of the picture; "": no title.

@@ -22,6 +22,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "columns": (Integral, "a whole number of heads side by side"),
     "vmax": (Real, "a number"),
     "log": (bool, "True or False"),
+    "positions": (bool, "True or False"),
     "width": (Real, "a number of inches, such as 3.3"),
     "font_size": (Real, "a number of points, such as 8"),
     "title": (str, "a text"),
@@ -37,8 +38,8 @@ class Style:
     ``save``, ``plot`` and ``to_html`` of results take its attributes by name (``results.result.Looks`` has their types
     for editors), and commands have an option for each that their pictures heed (``cli.shared.appearance``).
 
-    ``cmap``, ``vmax`` and ``log`` apply everywhere, ``title`` to figures and pages for the browser, and the others to
-    figures alone.
+    ``cmap``, ``vmax``, ``log`` and ``positions`` apply everywhere, ``title`` to figures and pages for the browser, and
+    the others to figures alone.
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.
@@ -47,6 +48,7 @@ class Style:
         vmax: number that gets the darkest colour: a weight of at most 1, or, for other quantities, any number; None:
             chosen so that most of the attention lies below it.
         log: logarithmic colour scale.
+        positions: whether tokens that occur more than once have their positions in their labels, as in "the₃".
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
         title: replaces the title of the picture; "": no title.
@@ -63,6 +65,7 @@ class Style:
     columns: int | None = None
     vmax: float | None = None
     log: bool = False
+    positions: bool = True
     width: float | None = None
     font_size: float | None = None
     title: str | None = None

@@ -65,10 +65,11 @@ export class Axis {
     return this.first(index) + (place - index) * (this.end(index) - this.first(index));
   }
 
-  /** Token of a piece, with its position if the token occurs more than once. */
+  /** Token of a piece, with its position if the token occurs more than once, unless the page leaves them out. */
   label(index) {
     const text = this.pieces.text(this.piece(index));
-    if (this.end(index) - this.first(index) > 1 || !this.#isRepeated(text)) return text;
+    const isCell = this.end(index) - this.first(index) > 1;
+    if (isCell || !this.side.hasPositions || !this.#isRepeated(text)) return text;
     const position = String(this.first(index));
     if (/\p{N}$/u.test(text)) return `${text}#${position}`; // another digit would look like its own
     return text + [...position].map((digit) => SUBSCRIPTS[digit]).join("");

@@ -231,6 +231,7 @@ export class Side {
     this.tokens = count;
     this.labels = this.#labelled.labels;
     this.unnamed = this.#labelled.unnamed;
+    this.hasPositions = this.#labelled.positions;
     this.edges = Int32Array.from(edges ?? { length: count + 1 }, (edge, i) => edge ?? i);
     this.length = this.edges.length - 1;
     this.start = this.edges[0];

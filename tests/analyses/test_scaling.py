@@ -136,8 +136,8 @@ def test_a_sweep_is_repeatable():
 @pytest.mark.parametrize(
     ("options", "texts", "message"),
     [
-        ({"n_heads": 2}, "a b", "leave out all but the sentence and `seed`"),
-        ({"model": "translation"}, "a cat", "leave out all but the sentence and `seed`"),
+        ({"n_heads": 2}, "a b", "leave out all but the sentence, `seed` and `keep_case`"),
+        ({"model": "translation"}, "a cat", "leave out all but the sentence, `seed` and `keep_case`"),
         ({}, ["a", "b"], "reads one sentence, got 2"),
     ],
 )

@@ -7,7 +7,7 @@ import { Axis } from "../../mhaviz/web/axis.js";
 import { Side } from "../../mhaviz/web/contents.js";
 
 const LABELS = ["[CLS]", "the", "cat", "the", "mat", "[SEP]"];
-const tokens = [{ labels: LABELS, joined: [], special: [0, 5], ids: null, unnamed: "" }];
+const tokens = [{ labels: LABELS, joined: [], special: [0, 5], ids: null, unnamed: "", positions: true }];
 const side = (edges = null) => new Side({ tokens: 0, edges }, tokens);
 
 test("special tokens are left out where they are not wanted", () => {
@@ -29,5 +29,7 @@ test("a token that stands twice says where", () => {
   const axis = new Axis(side(), false, true);
   assert.deepEqual([axis.label(1), axis.label(2), axis.label(3)], ["the₁", "cat", "the₃"]);
   assert.equal(axis.name(3), "the (3)");
+  const without = new Axis(new Side({ tokens: 0, edges: null }, [{ ...tokens[0], positions: false }]), false, true);
+  assert.deepEqual([without.label(1), without.label(3)], ["the", "the"]);
   assert.equal(new Axis(side([0, 2, 3, 6]), false, true).name(2), "the mat [SEP] (3–5)");
 });

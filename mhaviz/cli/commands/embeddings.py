@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mhaviz.cli.shared.appearance import ColourOptions, style_of
+from mhaviz.cli.shared.appearance import TokenOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DModel, KeepCase, ModelOptions, Seed
 from mhaviz.cli.shared.texts import Instead, OneSentence, given_to
@@ -31,7 +31,7 @@ def embeddings(
     *,
     model: EmbeddingOptions,
     delivery: Delivery,
-    looks: ColourOptions,
+    looks: TokenOptions,
     texts: OneSentence,
     target: Annotated[str | None, typer.Option(help="Show what a translator's decoder reads of this sentence.")] = None,
     instead: Instead,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mhaviz.cli.shared.parsing import number_or_auto, parse_length, parsed
+from mhaviz.cli.shared.parsing import number_or_auto, on_or_off, parse_length, parsed
 from mhaviz.limits import MOST_CELLS
 from mhaviz.views.style import Style
 
@@ -49,7 +49,22 @@ class ColourOptions(PictureOptions):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightOptions(ColourOptions):
+class TokenOptions(ColourOptions):
+    """Options for how a picture with rows or columns of tokens is drawn."""
+
+    positions: Annotated[
+        Any,
+        look_option(
+            metavar="on|off",
+            parser=parsed(on_or_off, "on or off"),
+            help="Number repeated tokens: the₃. \\[default: on]",
+            show_default=False,
+        ),
+    ] = Style.positions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightOptions(TokenOptions):
     """Options for how a picture with weights is drawn."""
 
     vmax: Annotated[

@@ -71,7 +71,11 @@ Generate = Annotated[
 ]
 Device = Annotated[
     str,
-    model_option(metavar="NAME|LIMITS", help="auto, cpu, cuda:1, mps; spread: all devices; cpu=2GiB,0=10GiB: limits."),
+    model_option(
+        metavar="NAME|LIMITS",
+        help="auto (the default), cpu, cuda:1, mps; spread: all devices; cpu=2GiB,0=10GiB: limits.",
+        show_default=False,
+    ),
 ]
 PlainDevice = Annotated[str, model_option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[str | None, model_option(metavar="TYPE", help="auto (as its files), float32, float64, bfloat16, …")]

@@ -77,6 +77,11 @@ def parse_length(text: str) -> float:
     return inches
 
 
+def on_or_off(text: str) -> bool:
+    """Parse "on" or "off"."""
+    return ("off", "on").index(text.strip().lower()) > 0
+
+
 def number_or_auto(text: str) -> float | None:
     """Parse a number: "0.5" → 0.5; "auto" → None."""
     return None if text.strip().lower() == "auto" else float(text)

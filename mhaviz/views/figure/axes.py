@@ -1,5 +1,6 @@
 """One head on matplotlib Axes of the user, whose figure and settings stay as they are."""
 
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -49,7 +50,7 @@ def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, 
             f"attention.select(head=0, layer=0)"
         )
     ((m, panel),) = panels
-    fonts = Fonts.covering([*m.queries, *m.keys, m.module, style.title or ""])
+    fonts = replace(Fonts.covering([*m.queries, *m.keys, m.module, style.title or ""]), positions=style.positions)
     size: dict[str, Any] = {} if style.font_size is None else {"fontsize": style.font_size}
     font: dict[str, Any] = {
         "fontfamily": [*matplotlib.rcParams["font.family"], *fonts.families],

@@ -28,12 +28,14 @@ class Fonts:
         missing: characters that none of them has.
         label_cells: most cells of a label.
         on_paper: whether positions are as large as the tokens, as subscripts of small letters are not read on paper.
+        positions: whether tokens that occur more than once have their positions in their labels.
     """
 
     families: tuple[str, ...] = (DEFAULT_FAMILY,)
     missing: frozenset[str] = field(default_factory=frozenset)
     label_cells: int = LABEL_CELLS
     on_paper: bool = False
+    positions: bool = True
 
     @classmethod
     def covering(cls, texts: Iterable[str]) -> "Fonts":
@@ -99,7 +101,7 @@ def _package(missing: Iterable[str]) -> str:
 @lru_cache(maxsize=4)
 def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
-    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, not fonts.on_paper))
+    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, not fonts.on_paper, fonts.positions))
 
 
 @cache

@@ -322,7 +322,7 @@ class _Writer:
     """Describes maps one by one, and collects the tokens, scales and numbers that they refer to."""
 
     def __init__(self, size: PageSize, families: dict[str, str], maps: Sequence[AttentionMap], style: Style) -> None:
-        self._families = families
+        self._families, self._positions = families, style.positions
         self._scales = _PageScales.of(maps, style)
         cells = {id(m): (size.thumb, size.thumb) for m in maps if m.is_pooled}
         self._scales_of_thumbs = _PageScales.of(maps, style, cells) if cells else self._scales
@@ -402,6 +402,7 @@ class _Writer:
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
                     "unnamed": unnamed_text(tokens),
+                    "positions": self._positions,
                 }
             )
         edges = None if axis.cells is None else axis.edges.tolist()

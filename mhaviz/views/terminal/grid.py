@@ -15,7 +15,6 @@ from rich.style import Style as RichStyle
 from mhaviz.pages.labels import (
     cut,
     every,
-    position_suffixes,
     quoted,
     round_positions,
     token_labels,
@@ -139,6 +138,7 @@ class HeatGrid:
         layout: a layout chosen in advance; None: ``decide`` chooses.
         across: most panels side by side; None: as many as fit.
         names: names of the rows and columns, above the row labels; "": none.
+        positions: whether tokens that occur more than once have their positions in their labels.
     """
 
     panels: Sequence[Panel]
@@ -148,6 +148,7 @@ class HeatGrid:
     layout: GridLayout | None = None
     across: int | None = None
     names: tuple[str, str] = ("", "")
+    positions: bool = True
 
     def coloured(self, scale: Scale) -> "HeatGrid":
         """Return the grid on this scale."""
@@ -176,7 +177,7 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         if max(q_length, k_length) > VALUES_UP_TO:
             return None
-        label_width = self._with_names(min(_longest(self.queries, width), max(width // 4, 4)))
+        label_width = self._with_names(min(self._longest(self.queries, width), max(width // 4, 4)))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colours  # a ramp character stands in for the colour
@@ -184,7 +185,7 @@ class HeatGrid:
         fitting = self._abreast(room // (max(k_length * least, title) + GAP))
         if not fitting:
             return None
-        widest = max(min(_longest(self.keys, width) + 1, _WIDEST_CELL), least)
+        widest = max(min(self._longest(self.keys, width) + 1, _WIDEST_CELL), least)
         panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
         return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
@@ -195,7 +196,7 @@ class HeatGrid:
         q_length, k_length = len(self.queries), len(self.keys)
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
-        label_width = min(together * (_longest(self.queries, width) + 1) - 1, max(width // 4, 4))
+        label_width = min(together * (self._longest(self.queries, width) + 1) - 1, max(width // 4, 4))
         by_position = max(q_length, 0 if self._numbered else k_length) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
@@ -208,13 +209,13 @@ class HeatGrid:
         if by_position:
             return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, "positions")
         widest = (most + GAP) // fitting - GAP
-        longest = 0 if self.keys.are_positions else _longest(self.keys, width)
+        longest = 0 if self.keys.are_positions else self._longest(self.keys, width)
         cell_width, above = min(longest + 1, widest // columns, _WIDEST_CELL), 1
         if cell_width <= min(longest, _SHORT):  # no room for words in lines
-            letters = [letter for label in _labels(self.keys, _DOWN) for letter in _letters(label)] if longest else []
-            apart = max(map(cell_len, letters), default=1) + 1
-            cell_width = apart if letters and apart <= cell_width else 1
-            above = max(len(_letters(label)) for label in _labels(self.keys, _DOWN)) if cell_width > 1 else 1
+            downwards = [_letters(label) for label in self._labels(self.keys, _DOWN)] if longest else []
+            apart = max((cell_len(letter) for letters in downwards for letter in letters), default=0) + 1
+            cell_width = apart if 1 < apart <= cell_width else 1
+            above = max(map(len, downwards)) if cell_width > 1 else 1
         panel_width = max(panel_width, columns * cell_width)
         return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns, above=above)
 
@@ -229,6 +230,12 @@ class HeatGrid:
 
     def _longest_title(self, most: int) -> int:
         return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
+
+    def _labels(self, axis: Axis, width: int) -> list[str]:
+        return token_labels(axis.tokens.texts, width, axis.start, positions=self.positions)
+
+    def _longest(self, axis: Axis, width: int) -> int:
+        return max(map(cell_len, self._labels(axis, width)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         abilities = Abilities.of(console, options)
@@ -288,7 +295,7 @@ class HeatGrid:
 
     def _key_labels(self, layout: GridLayout) -> list[str]:
         """Return the labels of the columns, as short as they are written above the cells."""
-        return _labels(self.keys, layout.cell_width - 1 if layout.above == 1 else _DOWN)
+        return self._labels(self.keys, layout.cell_width - 1 if layout.above == 1 else _DOWN)
 
     def _positions(self, layout: GridLayout) -> Segment:
         """Return the line of positions above the cells of a panel."""
@@ -316,7 +323,7 @@ class HeatGrid:
             yield from (([Segment(str(edges[rows.start]))], rows) for rows in lines)
         else:
             width = layout.label_width if layout.cells != "half-blocks" else (layout.label_width - 1) // 2
-            labels, special = _labels(self.queries, width), set(self.queries.tokens.special)
+            labels, special = self._labels(self.queries, width), set(self.queries.tokens.special)
             for rows in lines:
                 tokens = [Segment(isolated(labels[r]), DIM if r in special else None) for r in rows]
                 yield [tokens[0], *(part for token in tokens[1:] for part in (Segment("·"), token))], rows
@@ -360,7 +367,7 @@ class HeatGrid:
 
     def _cut_keys(self, layout: GridLayout) -> list[str]:
         """Return "3 understanding" for the keys whose labels are cut; no row has them whole."""
-        whole = zip(self._key_labels(layout), _labels(self.keys, _TOKEN), _legend(self.keys), strict=True)
+        whole = zip(self._key_labels(layout), self._labels(self.keys, _TOKEN), _legend(self.keys), strict=True)
         return [text for label, full, text in whole if label != full]
 
 
@@ -382,7 +389,8 @@ def long_layout(
     label_width, of_rows = len(f"{attention_map.rows.end - 1:,}"), attention_map.rows
     are_few = of_rows.cells is None and q_cells <= _FEW and not of_rows.are_positions
     if are_few:
-        label_width = 2 * min(_longest(of_rows, width), width // 8) + 1
+        longest = max(map(cell_len, token_labels(of_rows.tokens.texts, width, of_rows.start)))
+        label_width = 2 * min(longest, width // 8) + 1
     title = max(map(cell_len, titles))
     room = max(width - label_width - 1, 1) + GAP
     fitting = min(max(room // (max(min(_READABLE, k_cells), title) + GAP), 1), n_heads)
@@ -397,10 +405,6 @@ def long_layout(
     return GridLayout(abilities.blocks, 1, label_width, panel_width, per_line, rows, columns, labels)
 
 
-def _labels(axis: Axis, width: int) -> list[str]:
-    return token_labels(axis.tokens.texts, width, axis.start)
-
-
 def _letters(label: str) -> list[str]:
     """Return the letters of a label, each with its marks."""
     letters = list[str]()
@@ -412,15 +416,10 @@ def _letters(label: str) -> list[str]:
     return letters
 
 
-def _longest(axis: Axis, width: int) -> int:
-    return max(map(cell_len, _labels(axis, width)))
-
-
 def _legend(axis: Axis) -> list[str]:
     """Return "0 the", "1 cat" for all tokens."""
-    suffixes = position_suffixes(axis.tokens.texts, axis.start)
-    labels = zip(_labels(axis, _TOKEN), suffixes, strict=True)
-    return [f"{i} {isolated(label.removesuffix(suffix))}" for i, (label, suffix) in enumerate(labels, axis.start)]
+    labels = token_labels(axis.tokens.texts, _TOKEN, positions=False)
+    return [f"{i} {isolated(label)}" for i, label in enumerate(labels, axis.start)]
 
 
 def _ends_are_bare(axis: Axis) -> bool:

@@ -67,12 +67,19 @@ class HeadsView:
         scales: scales of whole maps.
         remark: how to read the pictures.
         console, options: the terminal.
+        positions: see ``HeatGrid``.
     """
 
     def __init__(
-        self, blocks: Sequence[Matrices], scales: Scales, remark: str, console: Console, options: ConsoleOptions
+        self,
+        blocks: Sequence[Matrices],
+        scales: Scales,
+        remark: str,
+        console: Console,
+        options: ConsoleOptions,
+        positions: bool = True,
     ) -> None:
-        self._scales, self._remark = scales, remark
+        self._scales, self._remark, self._positions = scales, remark, positions
         self._console, self._options, self._abilities = console, options, Abilities.of(console, options)
         self._chosen: list[_Shown] = []
         every = [m for block in blocks for m in block.maps]
@@ -112,7 +119,8 @@ class HeadsView:
         width, abilities, layout, m = self._options.max_width, self._abilities, None, block.maps[0]
         has_scale = m.quantity.is_signed or not self.share_scale
         panels = [replace(one, title=f"{one.title} {one.aside}".rstrip()) for one in self._scales.panels(block)]
-        grid = HeatGrid(panels, block.rows, block.columns, with_values or has_scale, None, block.across)
+        with_values |= has_scale
+        grid = HeatGrid(panels, block.rows, block.columns, with_values, None, block.across, positions=self._positions)
 
         def decided() -> GridLayout:
             return grid.decide(width, abilities)
@@ -224,16 +232,19 @@ def leaves_out(block: Block) -> bool:
     return block.are_numbers or block.are_patches
 
 
-def panels_grid(block: Matrices, panels: Sequence[Panel], abilities: Abilities, width: int) -> HeatGrid:
+def panels_grid(
+    block: Matrices, panels: Sequence[Panel], abilities: Abilities, width: int, positions: bool = True
+) -> HeatGrid:
     """Return the grid of all panels, pooled where none may be left out and a screen has no room for all.
 
-    ``panels``: those of the block, on the scales that they are drawn on.
+    ``panels``: those of the block, on the scales that they are drawn on; ``positions``: see ``HeatGrid``.
     """
     queries, tokens = block.rows, block.rows.tokens
     if block.ids:
         texts = tuple(f"{id} {text}" for id, text in zip(block.ids, tokens.texts, strict=True))
         queries = replace(queries, tokens=replace(tokens, texts=texts))
-    grid = HeatGrid(panels, queries, block.columns, not leaves_out(block), None, block.across, block.names)
+    with_values = not leaves_out(block)
+    grid = HeatGrid(panels, queries, block.columns, with_values, None, block.across, block.names, positions)
     layout = grid.decide(width, abilities)
     if abilities.lines is not None and 2 * layout.height(len(block.panels)) > abilities.lines:  # rather without numbers
         grid = replace(grid, with_values=False)

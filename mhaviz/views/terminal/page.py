@@ -44,7 +44,8 @@ class PageView:
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
         of_heads = heads(blocks)
-        view = HeadsView(of_heads, scales, remark, console, options) if of_heads else None
+        positions = self.style.positions
+        view = HeadsView(of_heads, scales, remark, console, options, positions) if of_heads else None
         if view and view.cells:
             scales = resolve(page, view.cells, self.style)
         waiting = list(blocks[::-1])
@@ -63,7 +64,7 @@ class PageView:
                     yield from view.lines(scales)
                     yield from [Line()] * bool(waiting)
             elif isinstance(block, Matrices):
-                grid = panels_grid(block, scales.panels(block), abilities, options.max_width)
+                grid = panels_grid(block, scales.panels(block), abilities, options.max_width, positions)
                 used += grid.height(options.max_width, abilities)
                 alike = list(filter(leaves_out, matrices(blocks)))
                 yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
+from drawn import texts
 from made import hiding
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,6 +18,8 @@ from mhaviz import ArgumentError
 from mhaviz.cli.app import COMMANDS, load_command
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Looks, Source
+from mhaviz.views.html.contents import contents_of
+from mhaviz.views.showing import view_of
 from mhaviz.views.style import Style
 
 WORDS = ("the", "cat", "sat", "on")
@@ -46,6 +49,27 @@ def test_a_plot_is_what_is_saved(attention, tmp_path, study, look):
         figure.savefig(tmp_path / "plotted.png")
     plotted, saved = (Image.open(tmp_path / f"{name}.png").convert("RGB") for name in ("plotted", "saved"))
     assert (plotted.size, plotted.tobytes()) == (saved.size, saved.tobytes())
+
+
+@pytest.mark.parametrize("size", [8, 5])
+@pytest.mark.parametrize(
+    ("positions", "shown"), [(True, ["t₀", "h", "a", "t₃"]), (None, ["t₀", "h", "a", "t₃"]), (False, list("that"))]
+)
+def test_positions_are_a_look_of_every_medium(random_map, show, positions, shown, size):
+    """Only of what occurs twice, also where letters are too small for subscripts."""
+    result = Attention(Source("made by a test"), (random_map(1, tuple("that")),)).select(head=0)
+    small = [label.replace("₀", " 0").replace("₃", " 3") for label in shown] if size < 7 else shown
+    written = texts(result.plot(positions=positions, font_size=size, title=""))
+    assert [text for text in written if text[0] in "tha" and len(text) < 4] == 2 * small
+    ax = Figure(figsize=(3, 3)).subplots()
+    result.plot(ax=ax, positions=positions, font_size=size)
+    assert [label.get_text() for label in ax.get_xticklabels()] == small
+    style = Style.of({"positions": positions})
+    lines = show(view_of(result, style)).splitlines()
+    assert lines[2].split() == shown
+    assert [line.split()[0] for line in lines[3:7]] == shown
+    (side,) = contents_of(result, style).document["tokens"]
+    assert (side["labels"], side["positions"]) == (list("that"), positions is not False), "the page writes them"
 
 
 @pytest.mark.parametrize("settings", [{}, {"image.origin": "lower", "axes.grid": True, "axes.facecolor": "black"}])
@@ -92,6 +116,7 @@ def test_many_tokens_have_as_many_labels_as_have_room(random_map):
     ({"dpi": "high"}, "`dpi`: expected a number of pixels an inch, got 'high'"),
     ({"columns": 2.5}, "`columns`: expected a whole number of heads side by side, got 2.5"),
     ({"log": "yes"}, "`log`: expected True or False, got 'yes'"),
+    ({"positions": "off"}, "`positions`: expected True or False, got 'off'"),
     ({"vmax": True}, "`vmax`: expected a number, got True"),
     ({"cmap": 3}, "`cmap`: expected the name of a colormap, got 3"),
     ({"colour": 3}, "a picture has no colour: expected a style among cmap, dpi"),
@@ -118,6 +143,7 @@ def test_the_looks_are_one_list():
         options = [one for one in load_command(name).params if getattr(one, "rich_help_panel", "") == "Appearance"]
         assert {one.name: one.default for one in options}.items() <= vars(Style()).items(), name
         offered[name] = {one.name for one in options}
+    assert offered["embeddings"] == offered["heads"] | {"positions"}, "rows of tokens"
     assert [name for name in offered if offered[name] == vars(Style()).keys()] == [
         "heatmap",
         "record",

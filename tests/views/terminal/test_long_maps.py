@@ -261,7 +261,6 @@ def test_no_work_a_token(show, monkeypatch):
         raise AssertionError("labels for all tokens")
 
     monkeypatch.setattr("mhaviz.views.terminal.grid.token_labels", never)
-    monkeypatch.setattr("mhaviz.views.terminal.grid.position_suffixes", never)
     assert "99,999 t99999" in show(view(uniform_map(length=100_000)), 80)
 
 
