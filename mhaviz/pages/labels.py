@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
 JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
+_BLANK = "␣"
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -58,12 +59,15 @@ def escape(character: str) -> str:
 
 
 def bare(token: str) -> str:
-    """Return the token without one blank at its beginning and one at its end; blank tokens are unchanged.
+    """Return the token without one blank at its beginning and one at its end; of a blank one each blank as ␣.
 
-    Tokens of a checkpoint have their blanks: " cat" begins a word, "izer" continues one.
+    Tokens of a checkpoint have their blanks: " cat" begins a word, "izer" continues one, and " " is a character of its
+    own. A token that would read as blanks is escaped.
     """
     text = token.removeprefix(" ").removesuffix(" ")
-    return text if text.strip() else token
+    if text.strip().strip(_BLANK):
+        return text
+    return "".join(escape(_BLANK) if c == _BLANK else _BLANK if c == " " else c for c in token)
 
 
 def title_places(length: int) -> Sequence[int]:

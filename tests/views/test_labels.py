@@ -81,10 +81,14 @@ def test_repeated_tokens_are_told_apart():
         ("cat ", "cat"),
         ("izer", "izer"),
         ("  x", " x"),
-        (" ", " "),
-        ("  ", "  "),
-        (" \n", " \n"),
+        (" ", "␣"),
+        ("  ", "␣␣"),
+        (" \n", "␣\n"),
+        ("\n", "\n"),
         ("", ""),
+        ("␣", "\\u2423"),
+        (" ␣", "␣\\u2423"),
+        ("a␣b", "a␣b"),
     ],
 )
 def test_the_blank_of_a_token_is_not_shown(token, shown):
@@ -93,7 +97,8 @@ def test_the_blank_of_a_token_is_not_shown(token, shown):
 
 def test_positions_are_counted_on_what_is_shown():
     assert labels.token_labels(["the", " cat", " the"], 10) == ["the₀", "cat", "the₂"]
-    assert labels.token_labels([" ", "  ", " \n"], 10) == ['" "', '"  "', r'" \x0a"']
+    assert labels.token_labels([" ", "  ", " \n", " ␣"], 10) == ["␣", "␣␣", r"␣\x0a", r"␣\u2423"]
+    assert labels.token_labels(list("a b ␣"), 10) == ["a", "␣₁", "b", "␣₃", r"\u2423"]
 
 
 TITLES = [

@@ -454,15 +454,19 @@ def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:
 
 
 def _joined(tokens: Tokens) -> list[int]:
-    """Return the positions of tokens that continue the word before them, if tokens begin with their blanks."""
+    """Return the positions of tokens that continue the word before them, if tokens begin with their blanks.
+
+    A token of blanks alone is written as such.
+    """
     outside = set(tokens.special)
     texts = tokens.texts
     if not any(text[:1].isspace() for text in texts):
         return []
+    begins, ends = ([text[end : end + 1 or None].isspace() and text.strip(" ") for text in texts] for end in (0, -1))
     return [
         i
         for i in range(1, len(texts))
-        if not texts[i][:1].isspace() and i not in outside and i - 1 not in outside and not texts[i - 1][-1:].isspace()
+        if not begins[i] and i not in outside and i - 1 not in outside and not ends[i - 1]
     ]
 
 

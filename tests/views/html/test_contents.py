@@ -45,6 +45,18 @@ def made(tokens, n_heads=1, **others):
     return Attention(Source("made by a test"), (AttentionMap(weights, axis, axis, **others),))
 
 
+@pytest.mark.parametrize(
+    ("tokens", "labels", "joined"),
+    [
+        ("a b", ["a", "␣", "b"], [1, 2]),
+        (["a", " b", "  ", "c", "d ", "e", " \n", "f"], ["a", "b", "␣␣", "c", "d", "e", r"␣\x0a", "f"], [2, 3, 4]),
+    ],
+)
+def test_blanks_that_are_tokens_are_seen(tokens, labels, joined):
+    (side,) = contents_of(made(tokens), Style()).document["tokens"]
+    assert (side["labels"], side["joined"]) == (labels, joined)
+
+
 def test_the_script_runs_after_the_thumbnails_and_before_all_other_numbers():
     page = Elements(mhaviz.load("random").attend(" ".join(map(str, range(600)))).to_html())
     names = list(page.texts)
