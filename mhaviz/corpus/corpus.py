@@ -271,7 +271,7 @@ def tell_left_out(
         why = f"expected at most {most:,} tokens, got up to {progress.longest:,}"
         notices.append(f"{were(progress.too_long)} left out: {why}")
     if progress.empty:
-        notices.append(f"{were(progress.empty)} left out: the model's tokenizer finds no token")
+        notices.append(f"{were(progress.empty)} left out: the model's tokenizer finds no token of a text")
     if not progress.read:
         raise ArgumentError("expected at least one sentence, got none")
     if not progress.taken and is_whole:

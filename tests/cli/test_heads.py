@@ -171,7 +171,7 @@ def test_what_has_no_token_is_left_out_and_counted(mhaviz, model):
     result = mhaviz("heads", "--model", "fake", "--file", "t.txt")
     assert result.status == 0
     assert fake.batches == [("c d e", "a b")]
-    assert result.err == "mhaviz: 1 sentence was left out: the model's tokenizer finds no token\n"
+    assert result.err == "mhaviz: 1 sentence was left out: the model's tokenizer finds no token of a text\n"
 
 
 def test_a_corpus_streams(mhaviz, model):

@@ -234,7 +234,7 @@ def test_texts_that_are_all_left_out(model, as_processes):
         return model.head_statistics(mhaviz.Corpus(texts, torchrun=True), on_notice=notices.append)
 
     as_processes(40, read)
-    assert set(notices) == {"4 sentences were left out: the model's tokenizer finds no token"}
+    assert set(notices) == {"4 sentences were left out: the model's tokenizer finds no token of a text"}
     for run in (lambda: read(0, [""] * 20), lambda: as_processes(2, lambda rank: read(rank, [""] * 20))):
         with pytest.raises(
             MhavizError, match="expected a sentence that the model can read: 20 sentences were left out"
