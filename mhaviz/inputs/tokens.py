@@ -23,6 +23,9 @@ PAIR = ("first", "second")
 PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
 """Label of a patch of an image: its row and column."""
 
+_PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
+"""Label of a token that is some of the bytes of a character: "😀 1/3"."""
+
 _LISTED = 6  # most segments that a line names
 _LONGEST_POSITION, _LEAST_RUN = 12, 3  # most characters of a position; fewest tokens of a part named by positions
 
@@ -35,9 +38,13 @@ KIND_NAMES: dict[Kind, str] = {
 """Names of the kinds in titles and messages."""
 
 
+Ranges = tuple[tuple[int, int], ...]
+"""Positions of tokens, as (start, end) of each run of them, in order; the end is not included."""
+
+
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens along one side of an attention.
+    """The tokens along one side of an attention, or spans of them, such as words, in the place of tokens.
 
     Attributes:
         texts: label of each token: "The", " token", "izer"; empty where labels are not needed.
@@ -46,6 +53,9 @@ class Tokens:
         ids: ids in the model's vocabulary; empty: there is no vocabulary, or some ids are not known.
         grid: rows and columns of the patches of an image, which the tokens that are not special are, in reading order;
             None: they are no patches, or not those of a whole image.
+        continued: positions of tokens that continue the word of the token before them, where the tokenizer tells, and
+            labels alone do not; see ``words``.
+        ranges: of spans, the tokens of each, as positions among all tokens of the side; empty: these are tokens.
 
     Raises:
         ArgumentError: the number of patches in the grid is not the number of tokens that are not special.
@@ -55,6 +65,8 @@ class Tokens:
     special: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     grid: tuple[int, int] | None = None
+    continued: tuple[int, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
 
     def __post_init__(self) -> None:
         if self.grid is None:
@@ -72,13 +84,26 @@ class Tokens:
         start, end, _ = part.indices(len(self))
         if (start, end) == (0, len(self)):
             return self
-        special = tuple(i - start for i in self.special if start <= i < end)
-        return Tokens(self.texts[start:end], special, self.ids[start:end])
+        special, continued = (
+            tuple(i - start for i in positions if start <= i < end) for positions in (self.special, self.continued)
+        )
+        return replace(
+            self,
+            texts=self.texts[start:end],
+            special=special,
+            ids=self.ids[start:end],
+            grid=None,
+            continued=continued,
+            ranges=self.ranges[start:end],
+        )
 
     def __add__(self, after: "Tokens") -> "Tokens":
         texts, ids = self.texts + after.texts, self.ids + after.ids
-        special = (*self.special, *(i + len(self) for i in after.special))
-        return Tokens(texts, special, ids if len(ids) == len(texts) else ())
+        special, continued = (
+            (*here, *(i + len(self) for i in there))
+            for here, there in ((self.special, after.special), (self.continued, after.continued))
+        )
+        return Tokens(texts, special, ids if len(ids) == len(texts) else (), continued=continued)
 
     @property
     def are_positions(self) -> bool:
@@ -112,8 +137,36 @@ class Tokens:
         return replace(self, ids=tuple(ids.get(place, number) for place, number in enumerate(self.ids)))
 
     def at(self, positions: tuple[int, ...]) -> "Tokens":
-        """Return the tokens at these positions. They no longer count as special, or as patches."""
-        return Tokens(tuple(self.texts[i] for i in positions), (), tuple(self.ids[i] for i in positions if self.ids))
+        """Return the tokens at these positions. They no longer count as special, as patches, or as parts of words."""
+        ids, ranges = self.ids, self.ranges
+        return Tokens(
+            tuple(self.texts[i] for i in positions),
+            (),
+            tuple(ids[i] for i in positions if ids),
+            ranges=tuple(ranges[i] for i in positions if ranges),
+        )
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of tokens in each span, which labels say; empty: these are tokens."""
+        return tuple(sum(end - start for start, end in of_span) for of_span in self.ranges)
+
+
+def whole_character(texts: Sequence[str], i: int) -> str | None:
+    """Return the i-th label; of the pieces of a character, "😀 1/3" to "😀 3/3", the character for the first, None for
+    the others."""
+    if (piece := _PIECE.fullmatch(texts[i])) is None:
+        return texts[i]
+    _, character, number, pieces = piece.groups()
+    first = i + 1 - int(number)
+    if first < 0 or (begins := _PIECE.fullmatch(texts[first])) is None:
+        return texts[i]
+    blank = begins[1]
+    whole = [f"{character} {k}/{pieces}" for k in range(1, int(pieces) + 1)]
+    there = texts[first : first + len(whole)]
+    if len(there) < len(whole) or any(a not in (b, blank + b) for a, b in zip(there, whole, strict=True)):
+        return texts[i]
+    return blank + character if first == i else None
 
 
 def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -> Tokens:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from mhaviz.inputs.tokens import MARKS
+from mhaviz.inputs.tokens import MARKS, whole_character
 
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
@@ -89,7 +89,7 @@ def title_words(
         shown: escapes a text.
     """
     places = title_places(len(tokens))
-    words = {i: word for i in places if (word := _whole_character(tokens, i)) is not None}
+    words = {i: word for i in places if (word := whole_character(tokens, i)) is not None}
     if all(tokens[i] in MARKS for i in special) and not any(tokens[i][:1].isspace() for i in places):
         return [shown(word) for word in words.values()]
     outside = frozenset(special)
@@ -100,6 +100,7 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
+_LEAST_COUNTED = 6  # least cells of the name of a span whose label says the number of its tokens
 _LEAST_TEXTS = 16  # least cells of all texts in a title together
 
 
@@ -128,25 +129,6 @@ def title_text(title: "Title", width: int, shown: Callable[[str], str] = visible
         shortened[i] = cut_words(texts[i], max(room // (len(texts) - done), least))
         room -= cell_len(shortened[i])
     return cut(head + ", ".join(map("".join, zip(names, shortened, strict=True))), width)
-
-
-_PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
-
-
-def _whole_character(tokens: Sequence[str], i: int) -> str | None:
-    """Return the i-th token; of the pieces of a character, "😀 1/3" to "😀 3/3", the character for the first, None for
-    the others."""
-    if (piece := _PIECE.fullmatch(tokens[i])) is None:
-        return tokens[i]
-    _, character, number, pieces = piece.groups()
-    first = i + 1 - int(number)
-    if first < 0 or (begins := _PIECE.fullmatch(tokens[first])) is None:
-        return tokens[i]
-    blank = begins[1]
-    whole = [f"{blank * (k == 1)}{character} {k}/{pieces}" for k in range(1, int(pieces) + 1)]
-    if list(tokens[first : first + len(whole)]) != whole:
-        return tokens[i]
-    return blank + character if first == i else None
 
 
 def cut(text: str, width: int) -> str:
@@ -263,18 +245,33 @@ def token_labels(
     shown: Callable[[str], str] = visible,
     lowered: bool = True,
     positions: bool = True,
+    counts: Sequence[int] = (),
 ) -> list[str]:
     """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
-    ``start``: position of the first token; ``shown`` escapes a text; ``lowered``: see ``position_suffixes``;
-    ``positions``: whether labels have positions at all.
+    Args:
+        tokens: the tokens, or spans of them.
+        width: most cells of a label.
+        start: position of the first token.
+        shown: escapes a text.
+        lowered: see ``position_suffixes``.
+        positions: whether labels have positions at all.
+        counts: number of tokens of each span, which its label says where there is room: "didn't (3)"; empty: none do.
     """
     labels = []
     suffixes = position_suffixes(tokens, start, lowered) if positions else [""] * len(tokens)
-    for token, suffix in zip(tokens, suffixes, strict=True):
-        room = width - cell_len(suffix)
-        labels.append(cut(shown(bare(token)), room) + suffix if room > 0 else cut(suffix, width))
+    for token, suffix, n in zip(tokens, suffixes, counts or [1] * len(tokens), strict=True):
+        number = count_text(n)
+        room, label = width - cell_len(suffix), shown(bare(token))
+        if number and min(cell_len(label), _LEAST_COUNTED) <= room - len(number):
+            room, suffix = room - len(number), suffix + number
+        labels.append(cut(label, room) + suffix if room > 0 else cut(suffix, width))
     return labels
+
+
+def count_text(count: int) -> str:
+    """Return " (3)" after the name of a span of three tokens; "" of one."""
+    return f" ({count})" if count > 1 else ""
 
 
 def every(n_labels: int, n_fitting: int) -> int:

@@ -2,13 +2,15 @@
 
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from tokenizers.models import WordPiece
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.inputs.spans import continued_words
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.transformers.growth import require_room
 from mhaviz.models.transformers.silence import silence
@@ -69,7 +71,13 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     special = _special(ids, encoded["special_tokens_mask"], special_ids(tokenizer))
     if not tokenizer.is_fast:
         return name_tokens(tokenizer, ids, special)
-    return Tokens(tuple(pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)), special, tuple(ids))
+    labels = pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)
+    return with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
+
+
+def with_words(tokens: Tokens, encoded: BatchEncoding) -> Tokens:
+    """Return the tokens of a text with what the tokenizer tells of its words."""
+    return replace(tokens, continued=continued_words(tokens, encoded.word_ids(0)))
 
 
 @asks_the_tokenizer

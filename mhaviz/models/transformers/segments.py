@@ -22,6 +22,7 @@ from mhaviz.models.transformers.read import (
     no_token,
     pieces_shown,
     special_of,
+    with_words,
     without_surrogates,
 )
 
@@ -69,7 +70,7 @@ def read_chat(
         return Text(name_tokens(tokenizer, ids, special))
     offsets: list[tuple[int, int]] = encoded["offset_mapping"]
     labels = pieces_shown(tokenizer, text, ids, offsets, special)
-    tokens = Tokens(tuple(labels), special, tuple(ids))
+    tokens = with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
     return Text(tokens, segments=_segments(messages, ends, [start for start, _ in offsets]))
 
 
@@ -168,4 +169,5 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
         labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], inside)
     types: Sequence[int] = encoded.get("token_type_ids") or ()
     segments = tuple(Segment(called, *run) for called, run in zip(PAIR, runs, strict=True))
-    return Text(Tokens(tuple(labels), special, tuple(ids)), types=tuple(types) if any(types) else (), segments=segments)
+    tokens = with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
+    return Text(tokens, types=tuple(types) if any(types) else (), segments=segments)

@@ -1,0 +1,149 @@
+"""Spans: named sets of tokens of one side, such as its words."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.inputs.tokens import Ranges, Tokens, whole_character
+
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_JOINERS = "\N{SOFT HYPHEN}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+_WITHOUT_BLANKS = re.compile("CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|THAI|LAO|KHMER|MYANMAR")
+_NAMELESS = re.compile(r"(row|fixed|channel|head) [0-9]+")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A named set of tokens of one side, such as a word.
+
+    Attributes:
+        name: text of the span, with the blank before a word: " didn't".
+        ranges: its tokens.
+    """
+
+    name: str
+    ranges: Ranges
+
+
+SpansOf = Callable[[Tokens], tuple[Span, ...]]
+"""Finds the spans of one side. They have no token in common, and may leave some out."""
+
+
+def words(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the words of a text, which together are all of its tokens.
+
+    A word is the tokens whose first letters lie in the same run of letters, digits, and apostrophes or hyphens between
+    them; where no token begins with a blank, each token is a word. The pieces of one character, and tokens that are of
+    one word by the tokenizer, belong together. Any other token, such as [CLS] or a comma, is a word of its own.
+
+    Raises:
+        ArgumentError: the tokens have no names; the text has no blanks between words, such as Chinese.
+    """
+    if not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts)):
+        first = f", such as {quoted(tokens.texts[0])}" if len(tokens) else ""
+        raise ArgumentError(
+            f"{parameter('by')}: expected names of tokens, to know where words begin, got positions{first}; give a "
+            f"text, or leave this out"
+        )
+    if tokens.grid is not None:
+        raise ArgumentError(f"{parameter('by')}: expected tokens of a text, got patches of an image; leave this out")
+    return _words(tokens)
+
+
+SPANS: dict[str, SpansOf] = {"word": words}
+"""What maps may show in place of tokens."""
+
+
+def spans_by(by: str) -> SpansOf:
+    """Return what finds these spans, such as "word". Raises ArgumentError if there is no such kind."""
+    if by not in SPANS:
+        raise ArgumentError(f"{parameter('by')}: expected {' or '.join(SPANS)}, got {quoted(by)}")
+    return SPANS[by]
+
+
+def span_tokens(spans: Sequence[Span], tokens: Tokens) -> Tokens:
+    """Return spans in the place of their tokens. A span of special tokens alone is special."""
+    special = set(tokens.special)
+    are_special = (all(special.issuperset(range(*run)) for run in span.ranges) for span in spans)
+    return Tokens(
+        tuple(span.name for span in spans),
+        tuple(place for place, is_special in enumerate(are_special) if is_special),
+        ranges=tuple(span.ranges for span in spans),
+    )
+
+
+def continued_words(tokens: Tokens, numbers: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the ``continued`` of tokens that are labelled by their pieces of a text.
+
+    ``numbers``: number of each token's word by the tokenizer; None: it is in none. Some tokenizers give one number to a
+    whole text, so that a blank ends a word as well.
+    """
+    texts, apart = tokens.texts, set(tokens.special)
+    same = {
+        i
+        for i in range(1, len(texts))
+        if numbers[i] == numbers[i - 1] is not None
+        and not texts[i][:1].isspace()
+        and (not texts[i - 1][-1:].isspace() or texts[i - 1] == " ")
+        and not {i, i - 1} & apart
+    }
+    return tuple(sorted((same | _in_one_word(tokens)) - _continuing(tokens)))
+
+
+@lru_cache(maxsize=8)  # all layers read the same tokens
+def _words(tokens: Tokens) -> tuple[Span, ...]:
+    joined = _continuing(tokens) | {*tokens.continued}
+    names = [whole_character(tokens.texts, i) or "" for i in range(len(tokens))]
+    starts = [i for i in range(len(tokens)) if i not in joined]
+    runs = zip(starts, [*starts[1:], len(tokens)], strict=True)
+    _require_blanks(tokens)
+    return tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)
+
+
+def _continuing(tokens: Tokens) -> set[int]:
+    """Return the positions of tokens that continue the word of the token before, as far as labels tell."""
+    pieces = {i for i in range(len(tokens)) if whole_character(tokens.texts, i) is None}
+    has_blanks = any(text[:1].isspace() for text in tokens.texts)
+    return pieces | (_in_one_word(tokens) if has_blanks else set())
+
+
+def _in_one_word(tokens: Tokens) -> set[int]:
+    """Return the positions of tokens whose first letters lie in the same word as those of the token before."""
+    special = set(tokens.special)
+    names = ["\n" if i in special else whole_character(tokens.texts, i) for i in range(len(tokens))]
+    text = "".join(filter(None, names))
+    of_letters = "".join("x" if c in _JOINERS or unicodedata.category(c)[0] == "M" else c for c in text)
+    word_at = [-1] * (len(text) + 1)
+    for number, found in enumerate(_WORD.finditer(of_letters)):
+        word_at[found.start() : found.end()] = [number] * (found.end() - found.start())
+    reached, numbers = 0, list[int]()
+    for name in names:
+        if name is None:  # of the character before
+            numbers.append(numbers[-1])
+            continue
+        first = len(name) - len(name.lstrip())
+        numbers.append(word_at[reached + first] if name.strip() else -1)
+        reached += len(name)
+    return {i for i in range(1, len(numbers)) if numbers[i] == numbers[i - 1] >= 0}
+
+
+def _require_blanks(tokens: Tokens) -> None:
+    """Raise ArgumentError if two tokens in a row are of a script that has no blanks between words."""
+    before = ""
+    for i in range(len(tokens)):
+        text = "" if i in tokens.special else whole_character(tokens.texts, i)
+        if text is None:
+            continue
+        if _is_without_blanks(text[:1]) and _is_without_blanks(before[-1:]):
+            raise ArgumentError(
+                f"{parameter('by')}: expected blanks between words, got {quoted(before.strip() + text)}, which needs a "
+                f"segmenter, as Chinese and Japanese do; leave this out"
+            )
+        before = text
+
+
+def _is_without_blanks(letter: str) -> bool:
+    return letter.isalnum() and _WITHOUT_BLANKS.match(unicodedata.name(letter, "")) is not None
