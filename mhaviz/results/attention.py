@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
+from mhaviz.inputs.spans import spans_by
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
+from mhaviz.results.spans import SpanSide
 from mhaviz.results.summary import MapSummary
 
 if TYPE_CHECKING:
@@ -155,6 +157,11 @@ class AttentionMap(Result):
 
     def times_uniform(self) -> "AttentionMap":
         """See ``Attention.times_uniform``."""
+        if self.has_spans:
+            raise ArgumentError(
+                f"{self.name}: expected single tokens, got spans, such as words: sums of ratios to uniform attention "
+                f"have no meaning; leave out {parameter('by')}"
+            )
         if self.quantity.key != WEIGHT.key or not self.is_whole or self.to_special is not None or self.kind == "other":
             raise ArgumentError(
                 f"{self.name}: expected weights of all tokens, in self-, masked or source-target attention, to know "
@@ -194,6 +201,30 @@ class AttentionMap(Result):
             columns=Axis(self.columns.tokens, self.columns.edges),
             summary=None,
             to_special=None,
+            queries_and_keys=None,
+        )
+
+    def by(self, by: str) -> "AttentionMap":
+        """See ``Attention.by``."""
+        spans_of = spans_by(by)
+        if self.has_spans or not self.is_whole or self.to_special is not None:
+            got = "spans" if self.has_spans else "cells of several" if self.is_pooled else "some of them"
+            raise ArgumentError(
+                f"{parameter('by')}: {self.name}: expected a map of all tokens, to sum their weights, got {got}; "
+                f"give {parameter('by')} where the map is computed, or a larger {parameter('size')} there"
+            )
+        if self.quantity.is_ratio:
+            raise ArgumentError(
+                f"{parameter('by')}: {self.name}: sums of ratios to uniform attention have no meaning; leave this out"
+            )
+        rows, columns = (SpanSide.of(axis.tokens, spans_of) for axis in (self.rows, self.columns))
+        weights = np.stack([rows.means(columns.sums(one), axis=0) for one in self.weights.astype(np.float64)])
+        return replace(
+            self,
+            weights=weights.astype(np.float32),
+            rows=rows.axis,
+            columns=columns.axis,
+            summary=None,
             queries_and_keys=None,
         )
 
@@ -253,6 +284,11 @@ class AttentionMap(Result):
         return self.rows.cells is None and self.columns.cells is None
 
     @property
+    def has_spans(self) -> bool:
+        """Whether its queries and keys are spans of tokens, such as words."""
+        return bool(self.rows.tokens.ranges or self.columns.tokens.ranges)
+
+    @property
     def is_pooled(self) -> bool:
         """Whether a cell covers more than one query or key."""
         return not self.cells.are_tokens
@@ -301,14 +337,13 @@ class AttentionMap(Result):
         reach = None if self.quantity.through_layers else self.reach
         if self.kind != "masked" and reach is None:
             return None
-        query_edges, key_edges = self.rows.edges, self.columns.edges
+        (first_keys, last_keys), ahead = self.columns.bounds, 0
         if self.kind == "masked" and self.queries_and_keys is not None:  # which are of all tokens
             kept = self.queries_and_keys
-            query_edges = query_edges + kept.key.codes.shape[1] - kept.query.codes.shape[1]
+            ahead = kept.key.codes.shape[1] - kept.query.codes.shape[1]
         elif self.kind == "masked" and self.is_whole:
-            query_edges = query_edges + len(self.keys) - len(self.queries)
-        first_queries, last_queries = query_edges[:-1, None], query_edges[1:, None] - 1
-        first_keys, last_keys = key_edges[:-1], key_edges[1:] - 1
+            ahead = last_keys.max() - self.rows.bounds[1].max()
+        first_queries, last_queries = (side[:, None] + ahead for side in self.rows.bounds)
         beyond = np.zeros((len(first_queries), len(first_keys)), np.bool_)
         if self.kind == "masked":
             beyond |= first_keys > last_queries
@@ -333,10 +368,10 @@ class AttentionMap(Result):
         of_special[np.searchsorted(self.columns.edges, np.add(tokens.special, self.columns.start), "right") - 1] = True
         return of_first, of_special
 
-    def columns_of_weights(self, recorded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+    def columns_of_weights(self, further: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Return each weight with its query, key and head, as columns of equal length: head by head, row by row.
 
-        ``recorded``: columns of a recorded program, "module" and "pass", that come before the others.
+        ``further``: names of ``Attention.further_columns``.
         """
         query, key, weights = self.rows.edges[:-1], self.columns.edges[:-1], self.weights
         query_names = np.array(self.queries, object)[query - query[0]]
@@ -346,7 +381,15 @@ class AttentionMap(Result):
             "module": np.full(weights.size, self.module, object),
             "pass": np.full(weights.size, self.pass_number or 0),
         }
-        return {name: of_program[name] for name in recorded} | {
+        counts = (axis.tokens.counts or np.ones(len(axis), np.int64) for axis in (self.rows, self.columns))
+        of_queries, of_keys = (
+            np.add.reduceat(n, cells - cells[0]) for n, cells in zip(counts, (query, key), strict=True)
+        )
+        of_spans = {
+            "query_tokens": np.tile(np.repeat(of_queries, columns), n_heads),
+            "key_tokens": np.tile(of_keys, n_heads * rows),
+        }
+        of_all = {
             "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
             "layer": np.full(weights.size, self.layer),
             "kind": np.full(weights.size, self.kind, object),
@@ -359,6 +402,9 @@ class AttentionMap(Result):
             "reduction": np.full(weights.size, self.quantity.reduction, object),
             "weight": weights.reshape(-1),
         }
+        first, last = ({name: x for name, x in of.items() if name in further} for of in (of_program, of_spans))
+        number = of_all.popitem()
+        return first | of_all | last | dict([number])
 
     def _row(self, head: int) -> int:
         if head not in self.heads:
@@ -392,20 +438,26 @@ class Attention(Result):
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return all numbers in long form, one row each. The columns are sentence, layer, kind, head, query, key,
         query_position, key_position, quantity, reduction and the number itself, weight. A recording has the columns
-        module and, with several passes, pass before them.
+        module and, with several passes, pass before them; maps by word have query_tokens and key_tokens, the numbers of
+        their tokens, before the last.
 
-        Positions in pooled maps are those of the first token of a cell. Raises MhavizError without pandas.
+        Positions in pooled maps are those of the first token of a cell; by word they count words. Raises MhavizError
+        without pandas.
         """
         pandas = require_pandas()
-        frames = [pandas.DataFrame(m.columns_of_weights(self.recorded_columns)) for m in self.maps]
+        frames = [pandas.DataFrame(m.columns_of_weights(self.further_columns)) for m in self.maps]
         return pandas.concat(frames, ignore_index=True)
 
     @property
-    def recorded_columns(self) -> tuple[str, ...]:
-        """Columns that tables of a recorded program have in addition: "module" and "pass", as far as they are known."""
+    def further_columns(self) -> tuple[str, ...]:
+        """Columns that some tables have in addition: "module" and "pass" of a recorded program, as far as they are
+        known; "query_tokens" and "key_tokens" of maps by word."""
+        has_spans = any(m.has_spans for m in self.maps)
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),
+            "query_tokens": has_spans,
+            "key_tokens": has_spans,
         }
         return tuple(name for name, is_known in has.items() if is_known)
 
@@ -446,6 +498,21 @@ class Attention(Result):
                 query sees.
         """
         return replace(self, maps=tuple(m.times_uniform() for m in self.maps))
+
+    def by(self, by: str) -> "Attention":
+        """Return the maps by span: each weight is the sum over the tokens of a key, the mean over those of a query.
+
+        A row of all keys still sums to 1. Norms are summed as well; positions count spans.
+
+        Args:
+            by: "word": the pieces of a word are joined, as the tokenizer tells, or letters, apostrophes and hyphens
+                between blanks; special tokens and punctuation stay as they are.
+
+        Raises:
+            ArgumentError: a map is not of all tokens; tokens have no names, or the text no blanks between words; sums
+                of the numbers have no meaning, such as of ratios to uniform attention.
+        """
+        return replace(self, maps=tuple(m.by(by) for m in self.maps))
 
     def of_query(self, query: int | str) -> "Attention":
         """Return the attention of one query to all keys, in the maps that have this query: one row for each head.

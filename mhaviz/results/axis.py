@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter, quoted
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.inputs.tokens import Tokens, is_run
 from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
@@ -64,6 +64,12 @@ class Axis(ShortRepr):
         """Create an axis whose tokens are numbers from 0, such as features or heads."""
         return cls.of(map(str, range(length)))
 
+    @classmethod
+    def at(cls, tokens: Tokens, positions: tuple[int, ...]) -> "Axis":
+        """Create an axis with a cell for each token at these positions, which are kept if they have no gap."""
+        edges = np.arange(positions[0], positions[-1] + 2) if is_run(positions) else None
+        return cls(tokens.at(positions), edges)
+
     def __len__(self) -> int:
         """Number of cells."""
         return len(self.edges) - 1
@@ -72,6 +78,16 @@ class Axis(ShortRepr):
     def edges(self) -> NDArray[np.int64]:
         """Edges of the cells, int64, (cells + 1,), also where ``cells`` is None."""
         return np.arange(len(self.tokens) + 1, dtype=np.int64) if self.cells is None else self.cells
+
+    @cached_property
+    def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First and last token of each cell, as positions among all tokens of the side, int64, (cells,) each."""
+        firsts, ends = self.edges[:-1], self.edges[1:]
+        if ranges := self.tokens.ranges:
+            begins = firsts - self.start
+            firsts = np.minimum.reduceat(np.array([of_span[0][0] for of_span in ranges]), begins)
+            ends = np.maximum.reduceat(np.array([of_span[-1][1] for of_span in ranges]), begins)
+        return firsts, ends - 1
 
     @property
     def start(self) -> int:

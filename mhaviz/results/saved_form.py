@@ -7,14 +7,14 @@ Both directions are kept together, so that files that are written can be read: `
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.inputs.tokens import Kind, Ranges, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import QUANTITIES, WEIGHT, Reduction
@@ -26,6 +26,9 @@ METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
 
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+_Ranges = Annotated[tuple[tuple[_Position, _Position], ...], msgspec.Meta(min_length=1)]
 
 
 class _Sourced(msgspec.Struct):
@@ -59,6 +62,10 @@ class _Description(msgspec.Struct, omit_defaults=True):
     summary: _Summary | None = None
     special_queries: tuple[_Position, ...] = ()
     special_keys: tuple[_Position, ...] = ()
+    continued_queries: tuple[_Position, ...] = ()
+    continued_keys: tuple[_Position, ...] = ()
+    query_spans: tuple[_Ranges, ...] = ()
+    key_spans: tuple[_Ranges, ...] = ()
     query_grid: tuple[_Position, _Position] | None = None
     key_grid: tuple[_Position, _Position] | None = None
     reach: _Position | None = None
@@ -101,6 +108,10 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         summary=m.summary and asdict(m.summary),  # type: ignore[arg-type]
         special_queries=queries.special,
         special_keys=keys.special,
+        continued_queries=queries.continued,
+        continued_keys=keys.continued,
+        query_spans=queries.ranges,
+        key_spans=keys.ranges,
         query_grid=queries.grid,
         key_grid=keys.grid,
         reach=m.reach,
@@ -132,10 +143,14 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError(f"heads: expected each head once, got {saved.heads!s:.60}")
     if len({part is None for part in (saved.query_edges, saved.key_edges, saved.reduction)}) > 1:
         raise ValueError("expected query_edges, key_edges and reduction, or none of them")
+    queries = Tokens(
+        saved.queries, saved.special_queries, (), saved.query_grid, saved.continued_queries, _spans(saved, "query")
+    )
+    keys = Tokens(saved.keys, saved.special_keys, (), saved.key_grid, saved.continued_keys, _spans(saved, "key"))
     m = AttentionMap(
         weights,
-        Axis(Tokens(saved.queries, saved.special_queries, grid=saved.query_grid), _edges(saved.query_edges)),
-        Axis(Tokens(saved.keys, saved.special_keys, grid=saved.key_grid), _edges(saved.key_edges)),
+        Axis(queries, _edges(saved.query_edges)),
+        Axis(keys, _edges(saved.key_edges)),
         saved.kind,
         saved.layer,
         saved.heads,
@@ -163,6 +178,18 @@ def _edges(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
     if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
         raise ValueError(f"edges: expected at least two increasing positions, got {edges!s:.60}")
     return None if edges is None else np.array(edges, np.int64)
+
+
+def _spans(saved: _Description, side: Literal["query", "key"]) -> tuple[Ranges, ...]:
+    ranges: tuple[Ranges, ...]
+    ranges, texts = (saved.query_spans, saved.queries) if side == "query" else (saved.key_spans, saved.keys)
+    if ranges and len(ranges) != len(texts):
+        raise ValueError(f"{side}_spans: expected {len(texts)}, a span for each text, got {len(ranges)}")
+    for of_span in ranges:
+        ends = [end for run in of_span for end in run]
+        if any(a >= b for a, b in of_span) or sorted(ends) != ends:
+            raise ValueError(f"{side}_spans: expected positions that go up, got {of_span!s:.60}")
+    return ranges
 
 
 def _restore_summary(summary: _Summary) -> MapSummary:

@@ -103,7 +103,7 @@ def write_csv(result: Attention | HeadTable, stream: IO[str]) -> None:
         return
     for number, m in enumerate(result.maps):
         for head in m.heads:
-            columns = m.select((head,)).columns_of_weights(result.recorded_columns)
+            columns = m.select((head,)).columns_of_weights(result.further_columns)
             if not number and head == m.heads[0]:
                 lines.writerow(columns)
             short = columns["weight"].astype(str)  # in as few digits as identify it
