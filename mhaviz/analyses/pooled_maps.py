@@ -238,9 +238,11 @@ def _map_of(seen: SiteCall, pooling: Pooling, pooled: PooledMap) -> AttentionMap
     quantity = WEIGHT if seen.call.value_norms is None else NORM
     by_largest = pooling.reduce == "max" and is_pooled
     cells = pooled.largest if by_largest and pooled.largest is not None else pooled.weights
+    sides = zip((seen.queries[0], seen.keys[0]), (query_edges, key_edges), strict=True)
+    rows, columns = (Axis(tokens[int(edges[0]) : int(edges[-1])], edges) for tokens, edges in sides)
     return seen.map(
         cells[0].cpu().numpy(),
-        (query_edges, key_edges) if pooling.window or is_pooled else None,
+        (rows, columns) if pooling.window or is_pooled else None,
         quantity=replace(quantity, reduction="max") if by_largest else quantity,
         summary=_summary(seen, window, pooled) if pooling.entropy else None,
     )

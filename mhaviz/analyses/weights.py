@@ -1,6 +1,6 @@
 """Maps of all weights, for each selected attention of a model and each sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,12 +46,20 @@ class MapSize:
         return _CODE * self.n_heads * (self.q_length + self.k_length) * self.d_key
 
 
-def map_sizes(model: Model, inputs: Inputs, heads: Sequence[int] | None = None) -> tuple[MapSize, ...]:
-    """Return the size of each map of a model, in order; arguments as in ``attention_weights``."""
+def map_sizes(
+    model: Model,
+    inputs: Inputs,
+    heads: Sequence[int] | None = None,
+    length: Callable[[Tokens], int] = len,
+) -> tuple[MapSize, ...]:
+    """Return the size of each map of a model, in order; arguments as in ``attention_weights``.
+
+    ``length``: returns the number of queries or keys that some tokens are.
+    """
     sizes = []
     for number, text in enumerate(inputs.texts):
         for site in model.sites(inputs):
-            q_length, k_length = map(len, text.sides(site.kind))
+            q_length, k_length = map(length, text.sides(site.kind))
             n_heads = len(heads_of(site, heads))
             sizes.append(MapSize(site.kind, n_heads, q_length, k_length, site.d_key, inputs.sentence(number)))
     return tuple(sizes)
@@ -107,17 +115,11 @@ def without_special(m: AttentionMap) -> AttentionMap:
     return replace(
         m,
         weights=weights,
-        rows=_axis_of(m.rows.tokens, rows),
-        columns=_axis_of(m.columns.tokens, columns),
+        rows=Axis.at(m.rows.tokens, rows),
+        columns=Axis.at(m.columns.tokens, columns),
         reach=m.reach if is_run(rows) and is_run(columns) else None,
         to_special=mean_share(special, np.ones_like(sums) if is_share else sums) if m.columns.tokens.special else None,
     )
-
-
-def _axis_of(tokens: Tokens, positions: tuple[int, ...]) -> Axis:
-    """Return an axis with a cell for each token at these positions; these are kept if there is no gap between them."""
-    edges = np.arange(positions[0], positions[-1] + 2) if is_run(positions) else None
-    return Axis(tokens.at(positions), edges)
 
 
 def mean_share(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ from mhaviz.analyses import explanation, masking, matrices, scaling, verificatio
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import outline, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
+from mhaviz.analyses.span_maps import span_maps, span_outline
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
@@ -19,6 +20,7 @@ from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.given import Given, GivenOptions
 from mhaviz.inputs.probes import Probe
+from mhaviz.inputs.spans import spans_by
 from mhaviz.inputs.tokens import Kind, Sentence, is_run
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
@@ -187,6 +189,7 @@ class LoadedModel:
         window: OpenWindow | None = None,
         query: int | str | None = None,
         mean: bool = False,
+        by: Literal["word"] | None = None,
         page: bool | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
@@ -213,6 +216,8 @@ class LoadedModel:
                 tokens, or of more than 256 MiB in all, are pooled by mass.
             query, mean: return ``Attention.of_query`` of this query, and the mean over the heads of each map. What of
                 this cannot be done fails before the model runs.
+            by: "word": words in place of their pieces, as ``Attention.by`` joins them, for texts of any length. Not for
+                "uniform", or with ``window`` or ``pool`` "max".
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
             on_notice: called with one line for what takes long, and for what verification has found.
@@ -223,7 +228,7 @@ class LoadedModel:
 
         Raises:
             ArgumentError: the model has no such layer, head or kind, or cannot read such texts; there is no such query;
-                or two arguments contradict each other.
+                two arguments contradict each other; or it is not known where words begin, as of ids, or in Chinese.
             MhavizError: the result does not fit into memory, or with ``page`` into a page; the model computes NaN or
                 infinity; or verification finds that outputs differ.
 
@@ -234,7 +239,9 @@ class LoadedModel:
             >>> attention.save("cat.svg")
         """
         require_shown(show)
+        spans_of = None if by is None else spans_by(by)
         asked = Pooling(size, pool, window)
+        _require_spans_fit(by, show, asked)
         if hide_special and window is not None:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
@@ -255,6 +262,7 @@ class LoadedModel:
 
         def finished(attention: Attention) -> Attention:
             attention = attention.times_uniform() if show == "uniform" else attention
+            attention = attention.by(by) if by is not None and show == "rollout" else attention
             if hide_special and not crops:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
             attention = attention if query is None else attention.of_query(query)
@@ -266,18 +274,27 @@ class LoadedModel:
         model = model.with_norms() if show == "norms" else model
         n_heads = len(inputs.texts) * len(model.sites(inputs)) * len(heads)
         dtype = model.require_outputs() if verify else None
-        sizes = map_sizes(model, inputs, heads)
-        in_cells = not hide_special or _is_in_one_run(model, inputs)
-        pooling = planned(asked, inputs.longest, n_heads, model.device, in_cells)
+        sizes, quantity = map_sizes(model, inputs, heads), NORM if show == "norms" else WEIGHT
+        drawn = sizes if spans_of is None else map_sizes(model, inputs, heads, lambda side: len(spans_of(side)))
+        longest = max(max(size.q_length, size.k_length) for size in drawn)
+        in_cells = spans_of is not None or not hide_special or _is_in_one_run(model, inputs)
+        pooling = planned(asked, longest, n_heads, model.device, in_cells)
         if page:
-            page_size(sizes, pooling, hide_special).require_fit(MAP_SUFFIXES)
-        keep = _takes_little(sizes) if page is None else page
-        finished(outline(model, inputs, pooling, crops, NORM if show == "norms" else WEIGHT))
-        if pooling is None:
-            attention = attention_weights(model, inputs, heads, crops, keep)
+            page_size(drawn, pooling, not hide_special and spans_of is None).require_fit(MAP_SUFFIXES)
+        if spans_of is not None:
+            pooling = pooling or Pooling(longest)
+            most = min(pooling.most)
+            finished(span_outline(model, inputs, spans_of, most, hide_special, quantity))
+            announce(sizes, pooling, model.device, on_notice, quantity, (drawn, f"{by}"))
+            attention = span_maps(model, inputs, spans_of, most, heads, hide_special, on_progress)
         else:
-            announce(sizes, pooling, model.device, on_notice, NORM if show == "norms" else WEIGHT)
-            attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
+            keep = _takes_little(sizes) if page is None else page
+            finished(outline(model, inputs, pooling, crops, quantity))
+            if pooling is None:
+                attention = attention_weights(model, inputs, heads, crops, keep)
+            else:
+                announce(sizes, pooling, model.device, on_notice, quantity)
+                attention = pooled_maps(model, inputs, pooling, heads, hide_special, on_progress, keep)
         return finished(attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice))
 
     def explain(
@@ -662,6 +679,21 @@ def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
     kind = model.one_site(inputs).kind
     queries, _ = inputs.texts[0].sides(kind)
     return Axis(queries).position(token, "token")
+
+
+def _require_spans_fit(by: str | None, show: ShownMaps, asked: Pooling) -> None:
+    """Raise ArgumentError if what is asked for has no meaning for spans of tokens, such as words."""
+    if by is None:
+        return
+    spans, reason = parameter("by"), ""
+    if show == "uniform":
+        reason = f"{parameter('show')} uniform: sums of ratios have no meaning"
+    elif asked.window is not None:
+        reason = f"{parameter('window')} chooses single tokens, and may cut a {by}"
+    elif asked.reduce == "max":
+        reason = f"{parameter('pool')} max: a {by} has the sum of its tokens' weights, not the largest"
+    if reason:
+        raise ArgumentError(f"{reason}; leave it out, or {spans}")
 
 
 def _takes_little(sizes: Iterable[MapSize]) -> bool:

@@ -73,6 +73,7 @@ def announce(
     device: torch.device,
     on_notice: Callable[[str], None] | None,
     quantity: Quantity = WEIGHT,
+    of: tuple[Sequence[MapSize], str] | None = None,
 ) -> None:
     """Announce how maps are pooled, and how much time and memory that takes.
 
@@ -82,13 +83,16 @@ def announce(
         device: where they are computed.
         on_notice: called with each line; None: nothing is announced.
         quantity: what the maps show.
+        of: sizes of the maps in what takes the place of tokens, and its name, such as "word"; None: tokens.
 
     Raises:
         MhavizError: the maps do not fit into memory.
     """
     needed = bytes_needed(sizes, pooling, device)
     if on_notice is not None:
-        for text in dict.fromkeys(_becoming(cells, quantity) for size in sizes if (cells := cells_of(size, pooling))):
+        drawn, name = of or (sizes, "token")
+        every = (_becoming(cells, quantity, name) for size in drawn if (cells := cells_of(size, pooling)))
+        for text in dict.fromkeys(every):
             on_notice(text)
     require_memory(needed, device, "the map")
     if on_notice is not None and scores_needed(sizes, pooling) >= _FEW_SCORES:
@@ -96,9 +100,10 @@ def announce(
         on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")
 
 
-def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: bool = False) -> PageSize:
-    """Return the size of a page for the browser of maps of these sizes, with the queries and keys that are kept."""
-    keeps = not hide_special and (pooling is None or pooling.window is None)
+def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, keeps: bool = True) -> PageSize:
+    """Return the size of a page for the browser of maps of these sizes; ``keeps``: with their queries and keys, unless
+    they are windows."""
+    keeps = keeps and (pooling is None or pooling.window is None)
     maps = []
     for size in sizes:
         rows, columns, n_heads, is_pooled = size.q_length, size.k_length, size.n_heads, False
@@ -113,10 +118,10 @@ def page_size(sizes: Sequence[MapSize], pooling: Pooling | None, hide_special: b
     return PageSize.of(maps)
 
 
-def _becoming(cells: Cells, quantity: Quantity) -> str:
-    """Return a line that says how many tokens become how many cells, and by which reduction."""
+def _becoming(cells: Cells, quantity: Quantity, name: str) -> str:
+    """Return a line that says how many tokens, or words, become how many cells, and by which reduction."""
     sides = cells.rows, cells.columns
     n_queries, n_keys = (side.end - side.start for side in sides)
     tokens = f"{n_queries:,}" if n_queries == n_keys else f"{n_queries:,} × {n_keys:,}"
     shape = " × ".join(f"{len(side):,}" for side in sides)
-    return f"{tokens} tokens become {shape} cells: {cells_text(cells, quantity.name)}"
+    return f"{tokens} {name}s become {shape} cells: {cells_text(cells, quantity.name)}"

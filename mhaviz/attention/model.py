@@ -110,24 +110,18 @@ class SiteCall:
     def map(
         self,
         values: NDArray[np.float32],
-        edges: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        axes: tuple[Axis, Axis] | None = None,
         **others: Any,
     ) -> AttentionMap:
         """Return weights of this call, which has one sentence, as a map.
 
         Args:
             values: weights, (n_heads, rows, columns).
-            edges: edges of the rows, (rows + 1,), and of the columns, (columns + 1,), as positions of tokens; None: one
-                row for each query and one column for each key.
+            axes: rows and columns; None: one row for each query and one column for each key.
             others: fields of ``AttentionMap`` that are set beside, or in place of, those of this call.
         """
         (queries,), (keys,) = self.queries, self.keys
-        rows, columns = Axis(queries), Axis(keys)
-        if edges:
-            rows, columns = (
-                Axis(tokens[int(cells[0]) : int(cells[-1])], cells)
-                for tokens, cells in zip((queries, keys), edges, strict=True)
-            )
+        rows, columns = axes or (Axis(queries), Axis(keys))
         known: dict[str, Any] = {
             "kind": self.site.kind,
             "layer": self.site.layer,

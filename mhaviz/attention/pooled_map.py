@@ -34,6 +34,8 @@ class Pooling:
         entropy, top_keys, received, local: as in ``attention_map``.
         totals: whether to compute the sum of each row over all keys.
         both: whether cells are pooled by the other reduction, too.
+        cuts: edges of the rows and of the columns, from the first to the last position of the window, in place of
+            ``size``; None: cells of nearly equal width.
 
     Raises:
         ArgumentError: a size below 1, or an unknown reduction.
@@ -48,6 +50,7 @@ class Pooling:
     local: int | None = None
     totals: bool = False
     both: bool = False
+    cuts: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         if self.reduce not in (None, "mass", "max"):
@@ -104,11 +107,15 @@ class Pooling:
     @property
     def cells(self) -> tuple[int, int]:
         """Number of rows and of columns: at most one for each query and each key in the window."""
+        if self.cuts is not None:
+            return len(self.cuts[0]) - 1, len(self.cuts[1]) - 1
         rows, columns = self.most
         return min(rows, self.queries), min(columns, self.span[3] - self.span[2])
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the edges of the rows, (rows + 1,), and of the columns, (columns + 1,), as positions of tokens."""
+        if self.cuts is not None:
+            return torch.tensor(self.cuts[0], device=device), torch.tensor(self.cuts[1], device=device)
         (q0, q1, k0, k1), (rows, columns) = self.span, self.cells
         query_edges = _edges(q0, q1, rows, device)
         return query_edges, query_edges if (q0, q1, rows) == (k0, k1, columns) else _edges(k0, k1, columns, device)

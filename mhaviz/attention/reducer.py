@@ -9,7 +9,8 @@ from torch import Tensor
 
 _FEW, _MANY = 4, 16
 """Widths of cells at which the method changes. Cells of at most ``_FEW`` numbers are reduced two numbers at a time,
-which is faster than PyTorch's sum over a short axis. Unequal cells wider than ``_MANY`` are reduced one by one."""
+which is faster than PyTorch's sum over a short axis. Unequal cells wider than ``_MANY``, on average where they are
+summed, are reduced one by one."""
 
 
 class CellReducer:
@@ -50,12 +51,13 @@ class CellReducer:
             return x.narrow(dim, 0, 0)
         if self.is_even:
             return _joined(self._side_by_side(x, dim), dim + 1, join)
-        if self._width > _MANY:
-            parts = x.tensor_split(self._edges.tolist(), dim)[1:-1]
-            return torch.stack([_joined(part, dim, join) for part in parts], dim)
         edges = self._edges.clamp(max=x.shape[dim])
         first, last = int(edges[0]), int(edges[-1])
-        if join is torch.add and not x.is_cuda:  # on a GPU index_add_ is not deterministic
+        adds = join is torch.add and not x.is_cuda  # on a GPU index_add_ is not deterministic
+        if self._width > _MANY and (not adds or last - first > _MANY * self.number):
+            parts = x.tensor_split(self._edges.tolist(), dim)[1:-1]
+            return torch.stack([_joined(part, dim, join) for part in parts], dim)
+        if adds:
             sums = x.new_zeros(*x.shape[:dim], self.number, *x.shape[dim + 1 :])
             return sums.index_add_(dim, self._cell_of[: last - first], x.narrow(dim, first, last - first))
         places = edges[:-1] + torch.arange(self._width, device=edges.device)[:, None]  # width cells

@@ -1,0 +1,125 @@
+"""Maps by span, such as by word: sums over the keys of each span, and means over its queries, at any length."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mhaviz.analyses.weights import map_sizes, mean_share, require_text
+from mhaviz.attention.map import pool
+from mhaviz.attention.model import Inputs, Model, Site, SiteCall
+from mhaviz.attention.pooled_map import Pooling
+from mhaviz.devices import require_memory
+from mhaviz.inputs.spans import SpansOf
+from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.quantity import NORM, WEIGHT, Quantity
+from mhaviz.results.result import Source
+from mhaviz.results.spans import SpanSide
+
+_FLOAT32, _COPIES = 4, 2  # bytes of a sum; copies of the sums of a map
+
+
+def span_maps(
+    model: Model,
+    inputs: Inputs,
+    spans_of: SpansOf,
+    most: int,
+    heads: Sequence[int] | None = None,
+    hide_special: bool = False,
+    on_progress: Callable[[float, str], None] = lambda done, what: None,
+) -> Attention:
+    """Compute a map of spans of each selected attention for each sentence.
+
+    Args:
+        model, inputs, heads, hide_special: as in ``attention_weights``.
+        spans_of: finds the spans of each side.
+        most: most rows and columns; more spans are pooled by mass.
+        on_progress: as in ``pooled_maps``.
+
+    Raises:
+        ArgumentError: as ``spans_of``; there are only special tokens.
+        MhavizError: the sums do not fit into memory.
+    """
+    maps: list[AttentionMap] = []
+    costs = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
+
+    def on_attention(seen: SiteCall) -> None:
+        number = len(maps)
+        before, cost, what = sum(costs[:number]), costs[number], f"map {number + 1} of {len(costs)}"
+
+        def on_share(share: float) -> None:
+            on_progress((before + share * cost) / sum(costs), what)
+
+        maps.append(span_map(seen, spans_of, most, hide_special, on_share))
+
+    model.run(inputs, on_attention, heads)
+    return Attention(model.describe(inputs), tuple(maps))
+
+
+def span_map(
+    seen: SiteCall,
+    spans_of: SpansOf,
+    most: int,
+    hide_special: bool = False,
+    on_progress: Callable[[float], None] = lambda done: None,
+) -> AttentionMap:
+    """Return the map of spans of a call of one sentence; arguments as in ``span_maps``.
+
+    The weights are summed tile by tile over the keys of each column, and averaged over the queries of each span.
+    """
+    rows, spans = span_sides((seen.queries[0], seen.keys[0]), seen.site.kind, spans_of, hide_special)
+    columns = spans.pooled(most)
+    cuts = rows.edges, columns.edges
+    _, n_heads, *lengths = seen.call.shape
+    needed = _FLOAT32 * _COPIES * n_heads * (len(cuts[0]) - 1) * (len(cuts[1]) - 1)
+    require_memory(needed, seen.call.device, "the map")
+    wanted = Pooling(cuts=(tuple(cuts[0].tolist()), tuple(cuts[1].tolist()))).within(*lengths)
+    A = pool(seen.call, wanted, on_progress=on_progress).weights[0].cpu().numpy()  # n_heads, runs of queries, of keys
+    sums = rows.runs.means(columns.runs.sums(A), np.diff(cuts[0]))  # n_heads spans columns
+    axis = rows.axis.pooled(most)
+    begins = axis.edges[:-1] - axis.start
+    cells = np.add.reduceat(sums, begins, axis=1) / np.diff(axis.edges)[:, None] if axis.is_pooled else sums
+    quantity = WEIGHT if seen.call.value_norms is None else NORM
+    to_special = None
+    if hide_special and seen.keys[0].special:
+        totals = rows.runs.means(A, np.diff(cuts[0])).sum(axis=2, dtype=np.float64)  # n_heads spans
+        wholes = np.ones_like(totals) if quantity.is_distribution else totals
+        to_special = mean_share(totals - sums.sum(axis=2, dtype=np.float64), wholes)
+    return seen.map(cells.astype(np.float32), (axis, columns.axis), quantity=quantity, to_special=to_special)
+
+
+def span_sides(
+    sides: tuple[Tokens, Tokens], kind: Kind, spans_of: SpansOf, hide_special: bool = False
+) -> tuple[SpanSide, SpanSide]:
+    """Return the spans of the queries and of the keys. Raises ArgumentError as ``span_maps``."""
+    if hide_special:
+        require_text(sides[0].of_text, sides[1].of_text, kind)
+    queries, keys = (SpanSide.of(side, spans_of, hide_special) for side in sides)
+    return queries, keys
+
+
+def span_outline(
+    model: Model,
+    inputs: Inputs,
+    spans_of: SpansOf,
+    most: int,
+    hide_special: bool = False,
+    quantity: Quantity = WEIGHT,
+) -> Attention:
+    """Return maps with the axes of those that ``span_maps`` computes, as ``outline`` does of others.
+
+    Raises:
+        ArgumentError: as ``span_maps``.
+    """
+    kinds = dict[Kind, Site]()
+    for site in model.sites(inputs):
+        kinds.setdefault(site.kind, site)
+    maps = list[AttentionMap]()
+    for number, text in enumerate(inputs.texts):
+        for kind, site in kinds.items():
+            sides = span_sides(text.sides(kind), kind, spans_of, hide_special)
+            rows, columns = (side.axis.pooled(most) for side in sides)
+            zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(columns)))
+            sentence = inputs.sentence(number)
+            maps.append(AttentionMap(zeros, rows, columns, kind, site.layer, sentence=sentence, quantity=quantity))
+    return Attention(Source(""), tuple(maps))
