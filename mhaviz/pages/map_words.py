@@ -34,7 +34,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
             parts.append("what goes to no key goes to the head's sink")
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
-    parts.append(_special_text(maps))
+    parts += [_spans_text(maps), _special_text(maps)]
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
@@ -66,6 +66,16 @@ def _sums_of_rows(sums: NDArray[np.float64]) -> str:
     is_one = low >= 1 - ROUNDING and high <= 1 + ROUNDING
     text = _ONE if is_one else f"rows sum to {_sums_range(low, high)}"
     return text + f", but {zeros:,} of {len(sums):,} to 0" * bool(zeros)
+
+
+def _spans_text(maps: Sequence[AttentionMap]) -> str:
+    """Return how weights of spans are made of those of tokens; "" without spans."""
+    counts = [n for m in maps for axis in (m.rows, m.columns) for n in axis.tokens.counts]
+    if not counts:
+        return ""
+    most = max(counts)
+    joined = "a key has the sum over its tokens, a query the mean over its tokens"
+    return f"{joined}; ({most}): of {most:,} tokens" if most > 1 else joined
 
 
 def _special_text(maps: Sequence[AttentionMap]) -> str:

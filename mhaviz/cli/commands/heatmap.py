@@ -8,7 +8,7 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, long_option, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, Generate, Heads, Kind, Layers, Mean, model_option
+from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
@@ -52,6 +52,7 @@ def heatmap(
     kind: Kind = None,
     query: Annotated[str | None, typer.Option(metavar="TOKEN", help="One query, such as #10; a row per head.")] = None,
     mean: Mean = False,
+    by: By = None,
     generate: Generate = 0,
     hide_special: Annotated[
         bool, model_option("--hide-special", help="Crop tokens such as [CLS]; weights stay as they are.")
@@ -67,6 +68,7 @@ def heatmap(
     mhaviz heatmap --model translation "the small black cat sees my car"
     mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
+    mhaviz heatmap --model path/to/bert "Ein Rindfleischetikett ist kurz." --by word
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
     Rows are queries, columns are keys, and a cell is the weight that its query gives to its key. Maps of more than
@@ -90,13 +92,14 @@ def heatmap(
             kind=kind,
             hide_special=hide_special,
             show=show,
-            page=".html" in delivery.suffixes and show != "uniform" and not mean and query is None,
+            page=".html" in delivery.suffixes and show != "uniform" and not mean and query is None and by is None,
             verify=verify,
             pool=long.pool,
             size=long.size,
             window=long.window,
             query=query,
             mean=mean,
+            by=by,
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )

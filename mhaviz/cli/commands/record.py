@@ -14,7 +14,7 @@ from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PoolOptions,
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import Heads, Layers
+from mhaviz.cli.shared.models import By, Heads, Layers
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
@@ -79,6 +79,7 @@ def record(
             help="rollout: attention rollout up to each layer; heads: where each looks, averaged over all passes.",
         ),
     ] = "weights",
+    by: By = None,
 ) -> None:
     """Run a PyTorch program, and draw the attention weights that it computes.
 
@@ -105,6 +106,8 @@ def record(
             ("--module", "--layer", "--grid", *(option_name(one.name) for one in fields(ColourOptions))),
             "--show heads averages over all passes and examples, and draws no maps",
         )
+        if by is not None:
+            raise ArgumentError("--show heads averages over tokens, and draws no maps; leave out --by")
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks)
@@ -122,7 +125,7 @@ def record(
         pool=pooled.pool,
         size=pooled.size,
         statistics=show == "heads",
-        page=".html" in delivery.suffixes and show == "weights",
+        page=".html" in delivery.suffixes and show == "weights" and by is None,
         program=f"-m {script}" if is_module else Path(script).name,
     )
     if show == "rollout":
@@ -135,7 +138,7 @@ def record(
     with suppress(FileNotFoundError):  # if the folder is gone, files elsewhere can still be saved
         os.chdir(folder)
     try:
-        _deliver(recording, ending, delivery, style, images, show)
+        _deliver(recording, ending, delivery, style, images, show, by)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -162,6 +165,7 @@ def _deliver(
     style: Any,
     images: ImageOptions,
     show: str,
+    by: str | None,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
     if recording.is_empty:
@@ -171,6 +175,7 @@ def _deliver(
         result = recording.head_statistics
     else:
         result = recording.rollout if show == "rollout" else recording.attention
+        result = result if by is None else result.by(by)
     if ending.how is not None:
         verb = "saved" if delivery.paths else "here is"
         delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")

@@ -9,7 +9,7 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import ArrayKind, Heads, Mean, array_option
+from mhaviz.cli.shared.models import ArrayKind, By, Heads, Mean, array_option
 from mhaviz.files.texts import read_labels
 from mhaviz.pages.registry import MAP_SUFFIXES
 
@@ -46,6 +46,7 @@ def show(
     head: Heads = None,
     layer: Annotated[int | None, typer.Option(help="Draw only this layer.")] = None,
     mean: Mean = False,
+    by: By = None,
 ) -> None:
     """Draw saved attention weights.
 
@@ -72,4 +73,5 @@ def show(
     queries, keys = (None if path is None else read_labels(path) for path in (arrays.queries, arrays.keys))
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
     chosen = attention.select(head, layer)
+    chosen = chosen if by is None else chosen.by(by)
     images.deliver(chosen.mean() if mean else chosen, delivery, style)

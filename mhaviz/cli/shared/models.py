@@ -61,6 +61,10 @@ AnyKind = Literal["self", "masked", "cross"]
 Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), help="Layers: 0,3-5. \\[default: all]")]
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
 Mean = Annotated[bool, typer.Option("--mean", help="Show the mean over the heads of each layer.")]
+By = Annotated[
+    Literal["word"] | None,
+    typer.Option(metavar="word", help="Words in place of their pieces: sums over keys, means over queries."),
+]
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
     AnyKind | None,

@@ -62,12 +62,12 @@ class Fonts:
             escape(c) if c in self.missing else "" if c in _VARIATION_SELECTORS else c for c in visible(text)
         )
 
-    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
+    def labels(self, tokens: Sequence[str], start: int = 0, counts: Sequence[int] = ()) -> tuple[str, ...]:
         """Return a label for each token: escaped, shortened, and with its position where it occurs more than once.
 
-        ``start``: position of the first token.
+        ``start``: position of the first token; ``counts``: see ``token_labels``.
         """
-        return _labels(self, tuple(tokens), start)
+        return _labels(self, tuple(tokens), start, tuple(counts))
 
     def width(self, text: str, size: float, bold: bool = False) -> float:
         """Return the width in inches of a line of text as a sheet writes it."""
@@ -99,9 +99,10 @@ def _package(missing: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=4)
-def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int) -> tuple[str, ...]:
+def _labels(fonts: Fonts, tokens: tuple[str, ...], start: int, counts: tuple[int, ...]) -> tuple[str, ...]:
     """Return ``Fonts.labels``, cached, as a layout needs the same labels for every number of columns that it tries."""
-    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, not fonts.on_paper, fonts.positions))
+    lowered, positions = not fonts.on_paper, fonts.positions
+    return tuple(token_labels(tokens, fonts.label_cells, start, fonts.shown, lowered, positions, counts))
 
 
 @cache

@@ -29,7 +29,7 @@ from mhaviz.pages.head_statistics import (
     measure_scales,
 )
 from mhaviz.pages.head_statistics import title as averages_title
-from mhaviz.pages.labels import bare, cut, harmless, title_text, visible
+from mhaviz.pages.labels import bare, count_text, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.pooling import pool_map
@@ -360,7 +360,7 @@ class _Writer:
             "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
-            "reach": None if m.quantity.through_layers else m.reach,
+            "reach": None if m.quantity.through_layers or m.has_spans else m.reach,
             "hiddenLater": m.kind == "masked" and (kept is None or kept.causal),
             "weighedBeyond": self._weighed_beyond(m),
             "begins": m.begins,
@@ -398,7 +398,10 @@ class _Writer:
             self._numbers_of_tokens[tokens] = len(self.tokens)
             self.tokens.append(
                 {
-                    "labels": [cut(visible(bare(text)), _LABEL) for text in tokens.texts],
+                    "labels": [
+                        cut(visible(bare(text)), _LABEL) + count_text(n)
+                        for text, n in zip(tokens.texts, tokens.counts or [1] * len(tokens), strict=True)
+                    ],
                     "joined": _joined(tokens),
                     "special": list(tokens.special),
                     "unnamed": unnamed_text(tokens),

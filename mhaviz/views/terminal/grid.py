@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 
 from mhaviz.pages.labels import (
+    count_text,
     cut,
     every,
     quoted,
@@ -232,7 +233,8 @@ class HeatGrid:
         return min(max(cell_len(visible(panel.title)) for panel in self.panels), most)
 
     def _labels(self, axis: Axis, width: int) -> list[str]:
-        return token_labels(axis.tokens.texts, width, axis.start, positions=self.positions)
+        counts = axis.tokens.counts
+        return token_labels(axis.tokens.texts, width, axis.start, positions=self.positions, counts=counts)
 
     def _longest(self, axis: Axis, width: int) -> int:
         return max(map(cell_len, self._labels(axis, width)))
@@ -418,8 +420,9 @@ def _letters(label: str) -> list[str]:
 
 def _legend(axis: Axis) -> list[str]:
     """Return "0 the", "1 cat" for all tokens."""
-    labels = token_labels(axis.tokens.texts, _TOKEN, positions=False)
-    return [f"{i} {isolated(label)}" for i, label in enumerate(labels, axis.start)]
+    labels, counts = token_labels(axis.tokens.texts, _TOKEN, positions=False), axis.tokens.counts or [1] * len(axis.tokens)
+    named = zip(labels, counts, strict=True)
+    return [f"{i} {isolated(label)}{count_text(n)}" for i, (label, n) in enumerate(named, axis.start)]
 
 
 def _ends_are_bare(axis: Axis) -> bool:

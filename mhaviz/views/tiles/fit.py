@@ -142,7 +142,9 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
     left, under = space.left, 0.0  # with labels of the ideal size
     if space.has_labels:
         texts = [
-            space.ruler.labels(axis.tokens.texts, axis.start) if axis in labelled else (f"{axis.end - 1:,}",)
+            space.ruler.labels(axis.tokens.texts, axis.start, counts=axis.tokens.counts)
+            if axis in labelled
+            else (f"{axis.end - 1:,}",)
             for axis in sides
         ]
         left = max(widest(space.ruler, texts[0], label_size(height, space.least_label)) + space.beside_name, left)

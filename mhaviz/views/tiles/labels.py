@@ -29,8 +29,11 @@ class Ruler(Protocol):
     def wrap(self, text: str, width: float, size: float) -> list[str]:
         """Return the text as lines of at most ``width`` inches, broken between words."""
 
-    def labels(self, tokens: Sequence[str], start: int = 0) -> tuple[str, ...]:
-        """Return a label for each token, of which the first has the position ``start``."""
+    def labels(self, tokens: Sequence[str], start: int = 0, counts: Sequence[int] = ()) -> tuple[str, ...]:
+        """Return a label for each token, of which the first has the position ``start``.
+
+        ``counts``: number of tokens of each span, where the tokens are spans.
+        """
 
 
 def widest(ruler: Ruler, labels: Sequence[str], size: float) -> float:
@@ -126,8 +129,8 @@ def _round_positions(edges: NDArray[np.int64], length: float, size: float, ruler
 def _marks(axis: Axis, side: Side, size: float, ruler: Ruler, chosen: Sequence[int]) -> tuple[Mark, ...]:
     """Return the labels of the ``chosen`` tokens or positions."""
     if has_labels(axis):
-        labels, special = ruler.labels(axis.tokens.texts, axis.start), set(axis.tokens.special)
-        places = middles(len(axis.tokens), side.cells, chosen)
+        labels = ruler.labels(axis.tokens.texts, axis.start, axis.tokens.counts)
+        places, special = middles(len(axis.tokens), side.cells, chosen), set(axis.tokens.special)
         return tuple(Mark(at * side.cell, labels[i], i in special) for at, i in zip(places, chosen, strict=True))
     edges = axis.pooled(side.cells).edges
     places = (np.interp(np.asarray(chosen) + 0.5, edges, np.arange(len(edges))) * side.cell).tolist()

@@ -11,6 +11,7 @@ import torch
 from looking import attend, calls, encoded
 from rounding import rounding
 
+import mhaviz
 from mhaviz.analyses.pooled_maps import SUMMED_UP, pooled_maps
 from mhaviz.analyses.rollout import rollout
 from mhaviz.analyses.verification import verify
@@ -93,6 +94,30 @@ def test_hidden_special_tokens_of_cells(minilm, eager, reduce):
             one = cell.max((1, 2)) if m.quantity.reduction == "max" else cell.sum(2).mean(1)
             np.testing.assert_allclose(m.weights[:, row, column], one, atol=CLOSE)
         np.testing.assert_allclose(m.to_special, w[:, 1:-1, [0, -1]].sum(2).mean(1), atol=CLOSE)
+
+
+WORDS = [(0,), (1,), (2,), (3, 4, 5), *((i,) for i in range(6, 16))]
+"""Tokens of each word of the first text, of which "didn't" has three."""
+
+
+@pytest.mark.parametrize("options", [{}, {"hide_special": True}, {"query": "didn't"}, {"show": "rollout"}])
+def test_words_are_group_sums(eager, minilm, options):
+    """The sums over keys and means over queries of the weights of transformers."""
+    (m, *_) = found = mhaviz.attend(str(MINILM), TEXTS[0], by="word", **options).maps
+    words = WORDS[1:-1] if "hide_special" in options else WORDS
+    queries = [WORDS[3]] if "query" in options else words
+    assert m.queries == tuple(m.keys[words.index(query)] for query in queries)
+    assert m.keys[words.index((3, 4, 5))] == " didn't"
+    of_tokens = eager_weights(minilm, eager)
+    if "show" in options:
+        of_tokens = [one.weights for one in rollout(*encoded(minilm, TEXTS[:1])).maps]
+    for one, w in zip(found, of_tokens, strict=True):
+        sums = np.stack([w[:, :, key].sum(axis=2) for key in words], axis=2)
+        np.testing.assert_allclose(
+            one.weights, np.stack([sums[:, query].mean(axis=1) for query in queries], axis=1), atol=CLOSE
+        )
+        if one.to_special is None:
+            np.testing.assert_allclose(one.row_sums, 1, atol=CLOSE)
 
 
 def test_the_outputs_of_the_model(minilm):
