@@ -1,6 +1,7 @@
 """Maps by span, such as by word: sums over the keys of each span, and means over its queries, at any length."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from mhaviz.attention.map import pool
 from mhaviz.attention.model import Inputs, Model, Site, SiteCall
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import require_memory
-from mhaviz.inputs.spans import SpansOf
+from mhaviz.inputs.spans import SpansOf, text_by_span
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.quantity import NORM, WEIGHT, Quantity
@@ -41,6 +42,7 @@ def span_maps(
         MhavizError: the sums do not fit into memory.
     """
     maps: list[AttentionMap] = []
+    source = model.describe(replace(inputs, texts=tuple(text_by_span(text, spans_of) for text in inputs.texts)))
     costs = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
 
     def on_attention(seen: SiteCall) -> None:
@@ -53,7 +55,7 @@ def span_maps(
         maps.append(span_map(seen, spans_of, most, hide_special, on_share))
 
     model.run(inputs, on_attention, heads)
-    return Attention(model.describe(inputs), tuple(maps))
+    return Attention(source, tuple(maps))
 
 
 def span_map(

@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mhaviz.errors import ArgumentError, parameter, quoted
-from mhaviz.inputs.tokens import Ranges, Tokens, whole_character
+from mhaviz.inputs.tokens import Ranges, Text, Tokens, whole_character
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _JOINERS = "\N{SOFT HYPHEN}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
@@ -73,6 +74,19 @@ def span_tokens(spans: Sequence[Span], tokens: Tokens) -> Tokens:
         tuple(place for place, is_special in enumerate(are_special) if is_special),
         ranges=tuple(span.ranges for span in spans),
     )
+
+
+def text_by_span(text: Text, spans_of: SpansOf) -> Text:
+    """Return the source of a text by span, with the places of its prompt and segments counted in spans."""
+    spans = spans_of(text.source)
+    starts = [span.ranges[0][0] for span in spans]
+
+    def place(position: int) -> int:
+        return bisect_left(starts, position)
+
+    segments = (replace(one, start=place(one.start), end=place(one.end)) for one in text.segments)
+    source = span_tokens(spans, text.source)
+    return replace(text, source=source, prompt=place(text.prompt), segments=tuple(segments), types=())
 
 
 def continued_words(tokens: Tokens, numbers: Sequence[int | None]) -> tuple[int, ...]:

@@ -211,17 +211,20 @@ class Segment:
     end: int
 
 
-def segments_text(segments: Sequence[Segment]) -> str:
-    """Return segments in words: "tokens 1 to 3 are of the first text, 5 to 8 of the second", "tokens 0 to 4 user"."""
+def segments_text(segments: Sequence[Segment], of: str = "tokens") -> str:
+    """Return segments in words: "tokens 1 to 3 are of the first text, 5 to 8 of the second", "tokens 0 to 4 user".
+
+    ``of``: what they are of.
+    """
     names = [segment.name for segment in segments]
     runs = [
         f"{segment.start} to {segment.end - 1}" if segment.end - segment.start > 1 else str(segment.start)
         for segment in segments[:_LISTED]
     ]
     if names == [*PAIR]:
-        return f"tokens {runs[0]} are of the first text, {runs[1]} of the second"
+        return f"{of} {runs[0]} are of the first text, {runs[1]} of the second"
     more = f", … {len(segments) - _LISTED} more" if len(segments) > _LISTED else ""
-    return f"tokens {', '.join(f'{run} {shortened(name)}' for run, name in zip(runs, names, strict=False))}{more}"
+    return f"{of} {', '.join(f'{run} {shortened(name)}' for run, name in zip(runs, names, strict=False))}{more}"
 
 
 @dataclass(frozen=True)

@@ -69,13 +69,10 @@ def _sums_of_rows(sums: NDArray[np.float64]) -> str:
 
 
 def _spans_text(maps: Sequence[AttentionMap]) -> str:
-    """Return how weights of spans are made of those of tokens; "" without spans."""
-    counts = [n for m in maps for axis in (m.rows, m.columns) for n in axis.tokens.counts]
-    if not counts:
-        return ""
-    most = max(counts)
-    joined = "a key has the sum over its tokens, a query the mean over its tokens"
-    return f"{joined}; ({most}): of {most:,} tokens" if most > 1 else joined
+    """Return how weights of spans are made of those of tokens; "" without spans of several."""
+    most = max((n for m in maps for axis in (m.rows, m.columns) for n in axis.tokens.counts), default=1)
+    joined = f"a key has the sum over its tokens, a query the mean over its tokens; ({most}): of {most:,} tokens"
+    return joined * (most > 1)
 
 
 def _special_text(maps: Sequence[AttentionMap]) -> str:

@@ -51,6 +51,16 @@ def test_saved_maps_by_word_are_those_of_the_model(mhaviz, minilm):
     assert found == expected
 
 
+def test_the_parts_of_a_pair_are_counted_in_words(mhaviz, minilm):
+    second = ("--pair", "Misunderstandings don't help.")
+    shown = mhaviz("heatmap", *minilm, "Is unfamiliarity good?", *second, "--by", "word", "-o", "pair.json")
+    assert "positions 1 to 4 are of the first text, 6 to 9 of the second" in " ".join(shown.out.split())
+    document = json.loads(Path("pair.json").read_text())
+    (segments,) = document["source"]["segments"]
+    keys = document["maps"][0]["keys"]
+    assert keys[segments[1]["start"] : segments[1]["end"]] == ["Misunderstandings", " don't", " help", "."]
+
+
 PROGRAM = """
 import torch, transformers
 tokenizer = transformers.AutoTokenizer.from_pretrained("minilm")

@@ -260,12 +260,13 @@ class TransformersModel(CorpusModel):
         sizes = ("n_layers", n_layers), ("n_heads", max(site.n_heads for site in chosen))
         details: dict[str, object] = {}
         remarks = []
+        of = "positions" if any(text.source.ranges for text in texts) else "tokens"
         prompts = [text.prompt for text in texts if text.prompt]
         if prompts:
             details["prompt_lengths"] = prompts
             begins = f"{prompts[0]} on" if len(texts) == 1 else "the end of each prompt on"
-            remarks.append(f"tokens from {begins} are written by the model")
-        remarks += _segments(details, texts)
+            remarks.append(f"{of} from {begins} are written by the model")
+        remarks += _segments(details, texts, of)
         if loaded.unshown:
             details["unshown"] = list(loaded.unshown)
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
@@ -416,13 +417,16 @@ def _require_adapters_within(loaded: Loaded, model: Any) -> None:
         )
 
 
-def _segments(details: dict[str, object], texts: Sequence[Text]) -> list[str]:
-    """Return remarks on the segments of texts, and add the segments to ``details``; nothing if there are none."""
+def _segments(details: dict[str, object], texts: Sequence[Text], of: str = "tokens") -> list[str]:
+    """Return remarks on the segments of texts, and add the segments to ``details``; nothing if there are none.
+
+    ``of``: what the segments are of.
+    """
     segments = [text.segments for text in texts]
     if not any(segments):
         return []
     details["segments"] = [[asdict(segment) for segment in one] for one in segments]
-    return [segments_text(segments[0])]
+    return [segments_text(segments[0], of)]
 
 
 def _ignore(seen: SiteCall) -> None:
