@@ -1,5 +1,6 @@
 """Maps by span, such as by word: sums over the keys of each span, and means over its queries, at any length."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,10 @@ from mhaviz.results.quantity import NORM, WEIGHT, Quantity
 from mhaviz.results.result import Source
 from mhaviz.results.spans import SpanSide
 
-_FLOAT32, _COPIES = 4, 2  # bytes of a sum; copies of the sums of a map
+_FLOAT64 = 8  # bytes
+
+_AT_ONCE = 2**22
+"""Most sums over keys that are held at a time, before they are averaged over queries."""
 
 
 def span_maps(
@@ -67,27 +71,42 @@ def span_map(
 ) -> AttentionMap:
     """Return the map of spans of a call of one sentence; arguments as in ``span_maps``.
 
-    The weights are summed tile by tile over the keys of each column, and averaged over the queries of each span.
+    The weights are summed tile by tile over the keys of each column, and a block of queries at a time is averaged.
     """
-    rows, spans = span_sides((seen.queries[0], seen.keys[0]), seen.site.kind, spans_of, hide_special)
-    columns = spans.pooled(most)
-    cuts = rows.edges, columns.edges
-    _, n_heads, *lengths = seen.call.shape
-    needed = _FLOAT32 * _COPIES * n_heads * (len(cuts[0]) - 1) * (len(cuts[1]) - 1)
-    require_memory(needed, seen.call.device, "the map")
-    wanted = Pooling(cuts=(tuple(cuts[0].tolist()), tuple(cuts[1].tolist()))).within(*lengths)
-    A = pool(seen.call, wanted, on_progress=on_progress).weights[0].cpu().numpy()  # n_heads, runs of queries, of keys
-    sums = rows.runs.means(columns.runs.sums(A), np.diff(cuts[0]))  # n_heads spans columns
-    axis = rows.axis.pooled(most)
-    begins = axis.edges[:-1] - axis.start
-    cells = np.add.reduceat(sums, begins, axis=1) / np.diff(axis.edges)[:, None] if axis.is_pooled else sums
-    quantity = WEIGHT if seen.call.value_norms is None else NORM
-    to_special = None
+    rows, keys = span_sides((seen.queries[0], seen.keys[0]), seen.site.kind, spans_of, hide_special)
+    cells, columns = rows.pooled(most), keys.pooled(most)
+    edges, cuts, (_, n_heads, *lengths) = rows.edges, columns.edges, seen.call.shape
+    shape = n_heads, len(cells.axis), len(columns.axis)
+    require_memory(_FLOAT64 * math.prod(shape), seen.call.device, "the map")
+    # A row is the mean over its spans of the means over their tokens, so that each run of tokens has a factor.
+    factors, owners = rows.shares, cells.owners[edges[:-1]]
+    of_rows = factors / np.diff(cells.axis.edges)[owners]
+    at_once = max(_AT_ONCE // (n_heads * (len(cuts) - 1)), 1)
+    weights, rest, whole = np.zeros(shape), np.zeros(n_heads), np.zeros(n_heads)
+    for first in range(0, len(edges) - 1, at_once):
+        block = slice(first, first + at_once)
+        ends = edges[first : first + at_once + 1]
+        part = _part(on_progress, float(ends[0] / edges[-1]), float(ends[-1] / edges[-1]))
+        window = int(ends[0]), int(ends[-1]), 0, lengths[1]
+        wanted = Pooling(window=window, cuts=(tuple(ends.tolist()), tuple(cuts.tolist()))).within(*lengths)
+        pooled = pool(seen.call, wanted, on_progress=part)
+        A = pooled.weights[0].cpu().numpy()  # n_heads, runs of queries, runs of keys
+        sums = columns.runs.sums(A)  # n_heads, runs of queries, columns
+        there = np.unique(owners[block][owners[block] >= 0])
+        weights[:, there] += SpanSide(cells.axis, owners[block]).sums(sums * of_rows[block, None], axis=1)
+        totals = A.sum(axis=2, dtype=np.float64) @ factors[block]
+        rest += totals - sums.sum(axis=2, dtype=np.float64) @ factors[block]
+        whole += totals
+    quantity, to_special = WEIGHT if seen.call.value_norms is None else NORM, None
     if hide_special and seen.keys[0].special:
-        totals = rows.runs.means(A, np.diff(cuts[0])).sum(axis=2, dtype=np.float64)  # n_heads spans
-        wholes = np.ones_like(totals) if quantity.is_distribution else totals
-        to_special = mean_share(totals - sums.sum(axis=2, dtype=np.float64), wholes)
-    return seen.map(cells.astype(np.float32), (axis, columns.axis), quantity=quantity, to_special=to_special)
+        whole = np.full(n_heads, len(rows.axis)) if quantity.is_distribution else whole
+        to_special = mean_share(rest[:, None], whole[:, None])
+    return seen.map(weights.astype(np.float32), (cells.axis, columns.axis), quantity=quantity, to_special=to_special)
+
+
+def _part(on_progress: Callable[[float], None], start: float, end: float) -> Callable[[float], None]:
+    """Return a report of the progress of a part of the work, from one share of it to another."""
+    return lambda done: on_progress(start + done * (end - start))
 
 
 def span_sides(

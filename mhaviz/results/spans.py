@@ -50,6 +50,13 @@ class SpanSide:
         """The side with a run of tokens in place of each token."""
         return SpanSide(self.axis, self.owners[self.edges[:-1]])
 
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """For each run of tokens, its share of the tokens of its span, (runs,); 0 for the rest."""
+        counts, owners = np.diff(self.edges), self.runs.owners
+        in_spans = owners >= 0
+        return np.where(in_spans, counts / np.bincount(owners[in_spans], counts[in_spans])[owners], 0.0)
+
     def sums(self, x: NDArray[np.floating], axis: int = -1) -> NDArray[np.floating]:
         """Sum numbers of tokens along an axis over each span, (…, length, …) → (…, spans, …)."""
         order = np.argsort(self.owners, kind="stable")[(self.owners < 0).sum() :]  # span by span, without the rest
@@ -58,18 +65,10 @@ class SpanSide:
         begins = np.flatnonzero(np.diff(owners, prepend=-1))
         return x if len(begins) == len(owners) else np.asarray(np.add.reduceat(x, begins, axis=axis))
 
-    def means(
-        self, x: NDArray[np.floating], counts: NDArray[np.int64] | None = None, axis: int = -2
-    ) -> NDArray[np.floating]:
-        """Average numbers of tokens along an axis over each span, as ``sums``.
-
-        ``counts``: number of tokens that each number is the mean of, (length,); None: 1.
-        """
-        counts = np.ones(x.shape[axis], np.int64) if counts is None else counts
-        in_spans = self.owners >= 0
-        totals = np.bincount(self.owners[in_spans], counts[in_spans])
-        shares = np.where(in_spans, counts / totals[self.owners], 0).astype(x.dtype)
-        return self.sums(x * np.expand_dims(shares, [place for place in range(x.ndim) if place != axis % x.ndim]), axis)
+    def means(self, x: NDArray[np.floating], axis: int = -2) -> NDArray[np.floating]:
+        """Average numbers of tokens along an axis over each span, as ``sums``."""
+        shape = [-1 if place == axis % x.ndim else 1 for place in range(x.ndim)]
+        return self.sums(x, axis) / np.bincount(self.owners[self.owners >= 0]).reshape(shape)
 
 
 def _owners(ranges: tuple[Ranges, ...], length: int) -> NDArray[np.int64]:

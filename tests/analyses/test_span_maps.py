@@ -72,9 +72,12 @@ def engine(request, monkeypatch):
         monkeypatch.setattr(maps_of_any_length, "is_short", lambda call, memory: False)
 
 
+@pytest.mark.parametrize("at_once", [2**22, 200])
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
 @pytest.mark.parametrize("found", [runs, apart])
-def test_spans_of_every_kind(engine, kind, found):
+def test_spans_of_every_kind(engine, monkeypatch, kind, found, at_once):
+    """Also with the queries in blocks, of which some begin in the middle of a span of several runs."""
+    monkeypatch.setattr("mhaviz.analyses.span_maps._AT_ONCE", at_once)
     given = call(130, 90 if kind == "cross" else 130, causal=kind == "masked")
     (m,) = span_maps(*encoded(GivenModel(kind, given), []), spans_of(found), 512).maps
     expected = grouped(all_weights(given), *map(found, given.shape[2:]))
@@ -146,6 +149,7 @@ def test_of_a_long_input_no_more_is_made_than_its_spans(monkeypatch):
     (m,) = span_maps(*encoded(GivenModel("masked", given), []), spans_of(lambda n: runs(n, 90)), 512).maps
     spans = runs(16_384, 90)
     assert made[0].weights.shape == m.weights[None].shape == (1, 1, len(spans), len(spans))
+    assert len(made) == 1
     query, key = (x[0, 0].double().numpy() for x in (given.query, given.key))
     for chosen in (0, 7, len(spans) // 2, len(spans) - 1):
         rows = np.array(spans[chosen])

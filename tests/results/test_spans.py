@@ -158,10 +158,9 @@ def test_spans_of_several_runs_with_a_rest():
     runs = (0, 1, 10, 11), (4, 5, 6)
     expected = grouped(x, runs)
     np.testing.assert_allclose(side.means(side.sums(x)), expected, atol=1e-7)
-    by_runs = side.runs
     cut = np.add.reduceat(x, side.edges[:-1], axis=2)
-    of_rows = np.add.reduceat(cut, side.edges[:-1], axis=1) / np.diff(side.edges)[:, None]
-    np.testing.assert_allclose(by_runs.means(by_runs.sums(of_rows), np.diff(side.edges)), expected, atol=1e-6)
+    rows = np.add.reduceat(side.runs.sums(cut), side.edges[:-1], axis=1) / np.diff(side.edges)[:, None]
+    np.testing.assert_allclose(side.runs.sums(rows * side.shares[:, None], axis=1), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("ranges", [((0, 2), (1, 3)), ((0, 13),), ((3, 3),)])
