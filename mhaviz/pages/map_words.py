@@ -98,7 +98,8 @@ def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
     if not windows:
         return f"{mark}: later keys, hidden{though}" * is_causal
     reaches = sorted({m.reach for m in windows if m.reach is not None})
-    where = f"more than {' or '.join(f'{r:,}' for r in reaches)} position{'s' * (reaches != [1])} away"
+    unit = "token" if any(m.has_spans for m in windows) else "position"
+    where = f"more than {' or '.join(f'{r:,}' for r in reaches)} {unit}{'s' * (reaches != [1])} away"
     if others:
         layers = sorted({m.layer for m in windows})
         named = "some maps"
