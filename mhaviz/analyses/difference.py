@@ -110,7 +110,8 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
         weights=after.weights - before.weights,
         quantity=replace(after.quantity, is_signed=True),
         summary=None,
-        reach=max(reaches) if len(reaches) == 2 else None,  # a weight can change if either of them sees the key
+        # A weight can change if either of them sees the key. Words of other pieces reach elsewhere.
+        reach=max(reaches) if len(reaches) == 2 and not before.has_spans else None,
         sink=before.sink or after.sink,
         to_special=None,
         queries_and_keys=None,
@@ -133,7 +134,9 @@ def _chance(m: AttentionMap, before: AttentionMap, after: AttentionMap, has_rest
 
 
 def _joined_axis(before: Axis, after: Axis) -> Axis:
-    """Return an axis with the tokens of both: where these differ, "cat / dog"."""
+    """Return an axis with the tokens of both: where these differ, "cat / dog", and without those of its spans."""
+    if before.tokens.ranges != after.tokens.ranges:  # words of other pieces
+        after = replace(after, tokens=replace(after.tokens, ranges=()))
     if before.tokens.texts == after.tokens.texts:
         return after
     pairs = zip(before.tokens.texts, after.tokens.texts, strict=True)

@@ -207,8 +207,10 @@ class AttentionMap(Result):
     def by(self, by: str) -> "AttentionMap":
         """See ``Attention.by``."""
         spans_of = spans_by(by)
-        if self.has_spans or not self.is_whole or self.to_special is not None:
-            got = "spans" if self.has_spans else "cells of several" if self.is_pooled else "some of them"
+        if self.has_spans:
+            raise ArgumentError(f"{parameter('by')}: {self.name} is of spans already, such as words; leave this out")
+        if not self.is_whole or self.to_special is not None:
+            got = "cells of several" if self.is_pooled else "some of them"
             raise ArgumentError(
                 f"{parameter('by')}: {self.name}: expected a map of all tokens, to sum their weights, got {got}; "
                 f"give {parameter('by')} where the map is computed, or a larger {parameter('size')} there"

@@ -9,7 +9,9 @@ from rounding import rounding
 
 from mhaviz.analyses.difference import compare
 from mhaviz.errors import MhavizError
-from mhaviz.results.attention import Attention
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Flaw
 from mhaviz.results.result import Source
 
@@ -103,6 +105,19 @@ def test_what_one_of_them_sees_can_have_changed(reaches, reach):
     before, after = (one([np.eye(3)], reach=r) for r in reaches)
     (m,) = compare(attention(before), attention(after)).maps
     assert m.change.reach == reach
+
+
+def test_words_of_other_pieces_are_compared():
+    """As two tokenizers cut them; how many pieces they have is then not said."""
+    whole, cut = Tokens(("a", " cats")), Tokens(("a", " cat", "s"))
+    before = AttentionMap(np.array([[[0.5, 0.5], [0.25, 0.75]]], np.float32), Axis(whole), Axis(whole)).by("word")
+    after = AttentionMap(np.full((1, 3, 3), 1 / 3, np.float32), Axis(cut), Axis(cut)).by("word")
+    (m,) = compare(attention(before), attention(after)).maps
+    np.testing.assert_allclose(m.change.weights, [[[-1 / 6, 1 / 6], [1 / 12, -1 / 12]]], atol=CLOSE)
+    assert m.change.keys == ("a", " cats")
+    assert not m.change.columns.tokens.counts
+    (same,) = compare(attention(after), attention(after)).maps
+    assert same.change.columns.tokens.counts == (1, 2)
 
 
 def test_a_rollout_is_compared_with_a_rollout():

@@ -61,7 +61,7 @@ def test_other_numbers_that_are_sums(by_token, quantity):
     ("change", "reason"),
     [
         (lambda m: replace(m, quantity=UNIFORM), "sums of ratios to uniform attention have no meaning"),
-        (lambda m: m.by("word"), "expected a map of all tokens, to sum their weights, got spans"),
+        (lambda m: m.by("word"), "layer 0, self is of spans already, such as words; leave this out"),
         (lambda m: m.of_query("."), "expected a map of all tokens, to sum their weights, got some of them"),
         (
             lambda m: replace(m, weights=m.weights[:, :1, :1], rows=CELL, columns=CELL),
