@@ -111,7 +111,7 @@ def continued_words(tokens: Tokens, numbers: Sequence[int | None]) -> tuple[int,
 def _words(tokens: Tokens) -> tuple[Span, ...]:
     joined = _continuing(tokens) | {*tokens.continued}
     names = [whole_character(tokens.texts, i) or "" for i in range(len(tokens))]
-    starts = [i for i in range(len(tokens)) if i not in joined]
+    starts = [i for i in range(len(tokens)) if not i or i not in joined]  # a part may begin inside a word
     runs = zip(starts, [*starts[1:], len(tokens)], strict=True)
     _require_blanks(tokens)
     return tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)

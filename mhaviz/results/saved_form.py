@@ -28,7 +28,8 @@ _Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-_Ranges = Annotated[tuple[tuple[_Position, _Position], ...], msgspec.Meta(min_length=1)]
+_Token = Annotated[int, msgspec.Meta(ge=0, le=2**31)]  # numbers of tokens in spans are sums of these
+_Ranges = Annotated[tuple[tuple[_Token, _Token], ...], msgspec.Meta(min_length=1)]
 
 
 class _Sourced(msgspec.Struct):

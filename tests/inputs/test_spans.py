@@ -75,6 +75,7 @@ def test_parts_of_tokens_keep_their_words():
     tokens = read(families.word_pieces(), "playings")
     assert tokens.continued == (2, 3)
     assert counted(tokens[1:4]) == [("playings", 3)]
+    assert counted(tokens[2:4]) == [("ings", 2)]
     assert counted(tokens + tokens)[3:] == counted(tokens)
 
 

@@ -18,7 +18,7 @@ from mhaviz.pages.map_words import (
     reading_text,
 )
 from mhaviz.pages.words import attention_title
-from mhaviz.results.attention import Attention
+from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells, Quantity
 from mhaviz.results.result import Source
@@ -159,6 +159,16 @@ def test_how_many_rows_weigh_what_a_mask_hides(random_map):
 def test_sentences_that_a_window_is_longer_than(random_map):
     maps = tuple(hiding(random_map(1, "abcde"[:n], reach=2, sentence=i)) for i, n in enumerate((5, 2)))
     assert hidden_text(maps, "blank") == "blank: hidden keys, more than 2 positions away in some maps"
+
+
+def test_what_weights_of_words_are():
+    axis = Axis(Tokens(("a", " cat", "s", " c")))
+    m = AttentionMap(np.tri(4, dtype=np.float32)[None], axis, axis, "masked", reach=1)
+    said = reading_text(Attention(Source("s"), (hiding(m).by("word"),)), Drawn())
+    assert "; a key has the sum over its tokens, a query the mean over its tokens; (2): of 2 tokens; " in said
+    assert said.endswith("hidden keys, later or more than 1 token away")
+    alone = replace(m, rows=Axis.of("abcd"), columns=Axis.of("abcd")).by("word")
+    assert "of its tokens" not in reading_text(Attention(Source("s"), (alone,)), Drawn())
 
 
 def test_what_a_rollout_is(random_map):

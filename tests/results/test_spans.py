@@ -130,7 +130,17 @@ def test_files_say_which_tokens_are_a_word(by_token):
 
 @pytest.mark.parametrize(
     "spans",
-    [[[[0, 1]]], [[]] * 7, [[[2, 1]]] * 7, [[[0, 2], [1, 3]]] * 7, [[[-1, 1]]] * 7, [[[0.5, 1]]] * 7, 3, [3] * 7],
+    [
+        [[[0, 1]]],
+        [[]] * 7,
+        [[[2, 1]]] * 7,
+        [[[0, 2], [1, 3]]] * 7,
+        [[[-1, 1]]] * 7,
+        [[[0.5, 1]]] * 7,
+        [[[0, 2**40]]] * 7,
+        3,
+        [3] * 7,
+    ],
 )
 def test_spans_that_cannot_be(by_token, spans):
     found = by_token.by("word")

@@ -164,6 +164,15 @@ def test_thinned_labels_fit(n_labels, n_fitting):
     assert str(step).rstrip("0") in ("1", "2", "5")
 
 
+def test_labels_of_spans_say_how_many_tokens_they_have():
+    texts, counts = [" didn't", " it", " Rindfleischetikett", " didn't", " 9"], (3, 1, 6, 3, 2)
+    wide = ["didn't₀ (3)", "it", "Rindfleischetikett (6)", "didn't₃ (3)", "9 (2)"]
+    assert labels.token_labels(texts, 40, counts=counts) == wide
+    narrow = ["didn't₀", "it", "Rin…tt (6)", "didn't₃", "9 (2)"]  # where there is room for a name beside it
+    assert labels.token_labels(texts, 10, counts=counts) == narrow
+    assert labels.token_labels(texts, 5, counts=counts)[1:3] == ["it", "Ri…tt"]
+
+
 def test_nothing_is_lost_in_ascii():
     printed = "Q Kᵀ / √d_key → −∞, naïve 鯨 \udce9".encode("ascii", PLAIN)
     assert printed == b"Q K^T / sqrt d_key -> -inf, na\\xefve \\u9be8 \\udce9"

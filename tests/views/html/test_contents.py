@@ -124,6 +124,14 @@ def test_the_title_is_that_of_the_style():
     assert contents_of(difference, Style()).document["title"].startswith("B − A")
 
 
+def test_words_say_how_many_tokens_they_have():
+    axis = Axis(Tokens(("a", " cat", "s")))
+    m = AttentionMap(np.eye(3, dtype=np.float32)[None], axis, axis, "masked", reach=1).by("word")
+    page = contents_of(Attention(Source("made"), (m,)), Style()).document
+    assert page["tokens"][0]["labels"] == ["a", "cats (2)"]
+    assert page["maps"][0]["reach"] is None  # the page would count words
+
+
 def test_one_call_is_written_for_two_maps_of_it():
     attention = mhaviz.load("random").attend(" ".join(map(str, range(700))), size=64, page=True)
     first, second = contents_of(replace(attention, maps=attention.maps * 2), Style()).document["maps"]
