@@ -151,12 +151,14 @@ def _require_blanks(tokens: Tokens) -> None:
         text = "" if i in tokens.special else whole_character(tokens.texts, i)
         if text is None:
             continue
-        if _is_without_blanks(text[:1]) and _is_without_blanks(before[-1:]):
+        letters = "".join(c for c in text if unicodedata.category(c)[0] != "M")
+        if _is_without_blanks(letters[:1]) and _is_without_blanks(before[-1:]):
+            got = quoted(before.strip() + letters)
             raise ArgumentError(
-                f"{parameter('by')}: expected blanks between words, got {quoted(before.strip() + text)}, which needs a "
-                f"segmenter, as Chinese and Japanese do; leave this out"
+                f"{parameter('by')}: expected blanks between words, got {got}, which needs a segmenter, as Chinese and "
+                f"Japanese do; leave this out"
             )
-        before = text
+        before = letters
 
 
 def _is_without_blanks(letter: str) -> bool:

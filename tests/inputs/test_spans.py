@@ -89,6 +89,7 @@ def test_parts_of_tokens_keep_their_words():
         (Tokens(("我", "爱", "你")), "expected blanks between words, got '我爱', which needs a segmenter"),
         (Tokens((" The", " 日", "本", " flag")), "expected blanks between words, got '日本'"),
         (Tokens((" สวัส", "ดี")), "expected blanks between words"),
+        (Tokens((" ดี", "จ้า")), "expected blanks between words"),
     ],
 )
 def test_what_has_no_known_words(tokens, reason):
