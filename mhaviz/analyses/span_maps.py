@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from mhaviz.analyses.weights import map_sizes, mean_share, require_text
 from mhaviz.attention.map import pool
@@ -77,7 +78,7 @@ def span_map(
     cells, columns = rows.pooled(most), keys.pooled(most)
     edges, cuts, (_, n_heads, *lengths) = rows.edges, columns.edges, seen.call.shape
     shape = n_heads, len(cells.axis), len(columns.axis)
-    require_memory(_FLOAT64 * math.prod(shape), seen.call.device, "the map")
+    require_memory(_FLOAT64 * math.prod(shape), torch.device("cpu"), "the map")
     # A row is the mean over its spans of the means over their tokens, so that each run of tokens has a factor.
     factors, owners = rows.shares, cells.owners[edges[:-1]]
     of_rows = factors / np.diff(cells.axis.edges)[owners]
