@@ -68,7 +68,6 @@ def heatmap(
     mhaviz heatmap --model translation "the small black cat sees my car"
     mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
-    mhaviz heatmap --model path/to/bert "Ein Rindfleischetikett ist kurz." --by word
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
     Rows are queries, columns are keys, and a cell is the weight that its query gives to its key. Maps of more than

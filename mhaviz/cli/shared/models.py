@@ -63,7 +63,7 @@ Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), he
 Mean = Annotated[bool, typer.Option("--mean", help="Show the mean over the heads of each layer.")]
 By = Annotated[
     Literal["word"] | None,
-    typer.Option(metavar="word", help="Words in place of their pieces: sums over keys, means over queries."),
+    typer.Option(metavar="word", help="Words in place of pieces: sums of keys, means of queries."),
 ]
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
