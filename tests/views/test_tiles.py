@@ -28,7 +28,7 @@ class Typewriter:
         per_line = max(int(width / self.width("x", size)), 1)
         return [text[i : i + per_line] for i in range(0, len(text), per_line)]
 
-    def labels(self, tokens, start=0, size=8.0):
+    def labels(self, tokens, start=0, counts=()):
         return tuple(tokens)
 
 

@@ -420,7 +420,10 @@ def _letters(label: str) -> list[str]:
 
 def _legend(axis: Axis) -> list[str]:
     """Return "0 the", "1 cat" for all tokens."""
-    labels, counts = token_labels(axis.tokens.texts, _TOKEN, positions=False), axis.tokens.counts or [1] * len(axis.tokens)
+    labels, counts = (
+        token_labels(axis.tokens.texts, _TOKEN, positions=False),
+        axis.tokens.counts or [1] * len(axis.tokens),
+    )
     named = zip(labels, counts, strict=True)
     return [f"{i} {isolated(label)}{count_text(n)}" for i, (label, n) in enumerate(named, axis.start)]
 
