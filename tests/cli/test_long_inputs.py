@@ -216,7 +216,7 @@ def test_the_help_shows_all_defaults(mhaviz, monkeypatch):
         "ink",
     ):
         assert f"[default: {default}]" in shown
-    assert "150, in a column or page 300" in shown
+    assert "150, on paper 300" in shown
 
 
 def test_whole_needs_something_to_read(mhaviz, book):

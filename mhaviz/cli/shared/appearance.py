@@ -25,7 +25,7 @@ class PictureOptions:
         ),
     ] = None
     dpi: Annotated[
-        int | None, look_option(help="Pixels per inch: 150, in a column or page 300.", show_default=False)
+        int | None, look_option(help="Pixels per inch: 150, on paper 300.", show_default=False)
     ] = Style.dpi
     width: Annotated[
         Any,
