@@ -72,7 +72,7 @@ class WeightOptions(TokenOptions):
         look_option(
             metavar="NUMBER|auto",
             parser=parsed(number_or_auto, "a number such as 0.5, or auto"),
-            help="Number of the darkest colour. \\[default: auto, above most weights]",
+            help="Darkest number. \\[default: auto, above most weights]",
         ),
     ] = Style.vmax
 
