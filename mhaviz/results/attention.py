@@ -16,6 +16,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
+from mhaviz.results.sinks import Sinks, sinks_of
 from mhaviz.results.spans import SpanSide
 from mhaviz.results.summary import MapSummary
 
@@ -76,6 +77,8 @@ class AttentionMap(Result):
             None.
         queries_and_keys: the queries and keys of all tokens, from which any weight can be computed; None: not known, or
             not kept.
+        sinks: keys that all queries of the text give weight; None: none, or not looked for. ``Attention.with_sinks``
+            looks for them.
     """
 
     weights: NDArray[np.float32]
@@ -93,6 +96,7 @@ class AttentionMap(Result):
     module: str = ""
     pass_number: int | None = None
     queries_and_keys: QueriesAndKeys | None = None
+    sinks: Sinks | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -323,6 +327,13 @@ class AttentionMap(Result):
         """
         return None if self.beyond is None else self.beyond & self._has_weight
 
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Cells that their queries see, (rows, columns); where masks are not known, those with weight."""
+        if self.kind == "other":
+            return self._has_weight
+        return np.ones(self.weights.shape[1:], np.bool_) if self.hidden is None else ~self.hidden
+
     @cached_property
     def _has_weight(self) -> NDArray[np.bool_]:
         """Whether the number of some head is not 0, (rows, columns); NaN is no number."""
@@ -515,6 +526,17 @@ class Attention(Result):
                 of the numbers have no meaning, such as of ratios to uniform attention.
         """
         return replace(self, maps=tuple(m.by(by) for m in self.maps))
+
+    @property
+    def sinks(self) -> tuple[Sinks | None, ...]:
+        """Sinks of each map: keys that take weight from all queries of its text alike, as ``results.sinks`` defines
+        them; None: none."""
+        return sinks_of(self.maps)
+
+    def with_sinks(self) -> "Attention":
+        """Return maps that know their sinks, found over all layers and heads that this attention has."""
+        maps = tuple(replace(m, sinks=sinks) for m, sinks in zip(self.maps, self.sinks, strict=True))
+        return replace(self, maps=maps)
 
     def of_query(self, query: int | str) -> "Attention":
         """Return the attention of one query to all keys, in the maps that have this query: one row for each head.

@@ -1,0 +1,122 @@
+"""Sinks: keys that take weight from all queries alike, whatever these look for (Xiao et al. 2023, arXiv 2309.17453)."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.results.quantity import MEANS, WEIGHT
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import AttentionMap
+
+_FACTOR = 3.0  # least c of a sink / largest c of keys that cannot be sinks
+_LEAST_WEIGHT = 0.05  # least mean weight of a sink
+_LEAST_QUERIES = 4  # least queries that see a sink
+_LEAST_TOKENS = 6  # least tokens of a text with sinks
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A key that all queries give weight.
+
+    Attributes:
+        key: its position.
+        token: its text.
+        share: its share of all weight, over all layers and heads.
+        times_uniform: mean of its weight × number of keys that the query sees, over the queries that see it.
+    """
+
+    key: int
+    token: str
+    share: float
+    times_uniform: float
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """The sinks of a text.
+
+    Attributes:
+        sinks: at least one, in the order of the text.
+        next_token, next_times_uniform: of the other keys, the one with the largest ``times_uniform``.
+    """
+
+    sinks: tuple[Sink, ...]
+    next_token: str
+    next_times_uniform: float
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """Positions of the sinks."""
+        return tuple(sink.key for sink in self.sinks)
+
+
+def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
+    """Return the sinks of each map, found once per text over all its layers and heads; None: there are none.
+
+    With c_j = mean over layers, heads and the queries i that see key j of a_ij · n_i, where query i sees n_i keys, key
+    j is a sink if
+
+    - it is special, or the first, or has neither letter nor digit,
+    - c_j is at least 3 × the largest c of keys that are none of these,
+    - its mean weight is at least 0.05, and at least 4 queries see it.
+
+    A text of fewer than 6 tokens has none. Maps of other numbers than weights, and parts of maps, have none.
+    """
+    texts = defaultdict[Hashable, list["AttentionMap"]](list)
+    for m in filter(_can_have, maps):
+        texts[_text(m)].append(m)
+    found = {text: _found(alike) for text, alike in texts.items()}
+    return tuple(found[_text(m)] if _can_have(m) else None for m in maps)
+
+
+def _can_have(m: "AttentionMap") -> bool:
+    """Return whether it is known of each key how much weight each query gives it, and of each query what it sees."""
+    are_weights = m.quantity.key in (WEIGHT.key, MEANS[WEIGHT.key].key) and not m.quantity.is_signed
+    is_of_text = m.quantity.row == "query" and m.is_whole and m.to_special is None
+    return are_weights and is_of_text and len(m.keys) >= _LEAST_TOKENS
+
+
+def _text(m: "AttentionMap") -> Hashable:
+    return m.pass_number, m.sentence, m.kind, m.rows.tokens, m.columns.tokens
+
+
+def _found(maps: Sequence["AttentionMap"]) -> Sinks | None:
+    """Return the sinks of maps of one text."""
+    first = maps[0]
+    of_first, of_special = first.aside
+    can_be = of_first | of_special | np.array([not any(map(str.isalnum, text)) for text in first.keys])
+    times_uniform, weights, total, queries = _means(maps)
+    seen = queries >= _LEAST_QUERIES
+    if not can_be.any() or not (seen & ~can_be).any():
+        return None
+    least = _FACTOR * times_uniform[seen & ~can_be].max()
+    are_sinks = can_be & seen & (times_uniform >= least) & (weights >= _LEAST_WEIGHT)
+    if not are_sinks.any():
+        return None
+    following = int(np.argmax(np.where(seen & ~are_sinks, times_uniform, -1.0)))
+    sinks = (
+        Sink(j, first.keys[j], float(total[j]), float(times_uniform[j])) for j in np.flatnonzero(are_sinks).tolist()
+    )
+    return Sinks(tuple(sinks), first.keys[following], float(times_uniform[following]))
+
+
+def _means(maps: Sequence["AttentionMap"]) -> Iterator[NDArray[np.float64]]:
+    """Yield numbers of each key: c, the mean weight of the queries that see it, its share of all weight, and how many
+    queries see it in some map."""
+    ratios, weights, seen_by = np.zeros((3, len(maps[0].keys)))
+    queries, rows = np.zeros(len(maps[0].keys)), 0
+    for m in maps:
+        seen, n_heads = m.seen, len(m.weights)
+        given = np.nan_to_num(m.weights).sum(axis=0, dtype=np.float64) * seen
+        ratios += (given * seen.sum(axis=1, keepdims=True)).sum(axis=0)
+        weights += given.sum(axis=0)
+        seen_by += n_heads * seen.sum(axis=0)
+        queries = np.maximum(queries, seen.sum(axis=0))
+        rows += n_heads * len(seen)
+    readers = np.maximum(seen_by, 1)
+    yield from (ratios / readers, weights / readers, weights / rows, queries)
