@@ -25,7 +25,7 @@ _MOST_ABREAST = 8  # most passes in a row; more are in as many rows as have room
 @shown(Attention, MAP_SUFFIXES)
 def attention_page(attention: Attention) -> Page:
     """Return the page of all maps, with the layers of one attention in one block."""
-    maps = tuple(map(_heads_as_rows, attention.maps))
+    maps = tuple(map(_heads_as_rows, attention.with_sinks().maps))
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
         maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
     attention = replace(attention, maps=maps)

@@ -563,6 +563,7 @@ class Drawn:
             cell is one number.
         hidden: how cells that a mask hides look.
         outlines: whether outlines of panels are drawn.
+        sinks: how columns of sinks look, such as "apart, in grey"; "": like others.
         ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
     """
 
@@ -570,6 +571,7 @@ class Drawn:
     pooled: tuple[str, ...] = ()
     hidden: str = "outside the thin outline"  # a weight near 0 is blank, too
     outlines: bool = True
+    sinks: str = ""
     ends: tuple[str, str] | None = None
 
 

@@ -6,5 +6,8 @@ INK = "ink"
 DIVERGING = "RdBu_r"
 """Colormap of numbers of two signs: blue below 0, red above."""
 
+SINK = "sink"
+"""Colormap of sinks, from white to dark grey: ``mhaviz.views.colours``."""
+
 FILM = "film"
 """Colormap from clear to one strong colour, over an image: ``mhaviz.views.colours``."""

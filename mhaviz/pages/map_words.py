@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.labels import harmless
+from mhaviz.pages.labels import bare, cut, harmless, visible
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
+from mhaviz.results.sinks import Sinks
 
+_TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
 _ONE = "a row sums to 1"
 READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 """Explanation of pictures of weights beside scores."""
@@ -35,6 +37,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
     parts += [_spans_text(maps), _special_text(maps)]
+    parts += [f"{text}, {drawn.sinks}" for text in sinks_texts(maps) if drawn.sinks]
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
@@ -79,6 +82,34 @@ def _special_text(maps: Sequence[AttentionMap]) -> str:
     """Return "0.42 of a row goes to special tokens, on average"; "" where special tokens are drawn."""
     shares = [m.to_special for m in maps if m.to_special is not None]
     return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
+
+
+def sinks_texts(maps: Sequence[AttentionMap]) -> list[str]:
+    """Return "sink: [CLS] 47% of all weight (7.5 × uniform; next: tired 0.9)" for a text, and for a few texts each; for
+    many, one line for all."""
+    of_texts = {(m.sentence, m.kind): m for m in maps}
+    found = {text: m.sinks for text, m in of_texts.items() if m.sinks}
+    if len(found) <= _MOST_TEXTS:
+        said = [len({text[part] for text in of_texts}) > 1 for part in range(2)]
+        names = ([f"sentence {sentence}"] * said[0] + [kind] * said[1] for sentence, kind in found)
+        return [", ".join([*name, _sinks_text(sinks)]) for name, sinks in zip(names, found.values(), strict=True)]
+    tokens = dict.fromkeys(_sink_name(one.token) for sinks in found.values() for one in sinks.sinks)
+    share = sum(one.share for sinks in found.values() for one in sinks.sinks) / len(found)
+    listed = ", ".join(list(tokens)[:_MOST_TEXTS]) + ", …" * (len(tokens) > _MOST_TEXTS)
+    return [f"sinks: {listed} in {len(found):,} of {len(of_texts):,} texts, {share:.0%} of their weight on average"]
+
+
+def _sink_name(token: str) -> str:
+    return cut(visible(bare(token)), _TOKEN)
+
+
+def _sinks_text(sinks: Sinks) -> str:
+    of_each = [
+        f"{_sink_name(one.token)} {one.share:.0%} of all weight ({one.times_uniform:.1f} × uniform"
+        for one in sinks.sinks
+    ]
+    following = f"next: {_sink_name(sinks.next_token)} {sinks.next_times_uniform:.1f})"
+    return f"sink{'s' * (len(of_each) > 1)}: {'), '.join(of_each)}; {following}"
 
 
 def _sums_range(low: float, high: float) -> str:

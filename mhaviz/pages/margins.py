@@ -1,6 +1,7 @@
 """Numbers along the sides of one map: the mean weight on each key, and the entropy of each query."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,13 @@ def key_margin(m: AttentionMap) -> Margin | None:
         order = np.argsort(-totals, kind="stable")[:_NAMED].tolist() if not m.columns.is_pooled else []
         named = [(j, position_text(m.columns.start + j, m.keys[j])) for j in order]
     return Margin(f"mean {quantity.name} over {n:,} queries", totals / n / np.diff(m.columns.edges), tuple(named))
+
+
+def without_keys(margin: Margin, keys: Sequence[int]) -> Margin:
+    """Return the numbers of all keys of a whole map but these, and the names of those among them that have one."""
+    others = [key for key in range(len(margin.values)) if key not in keys]
+    named = tuple((others.index(key), text) for key, text in margin.named if key in others)
+    return replace(margin, values=margin.values[others], named=named)
 
 
 def query_margin(m: AttentionMap) -> Margin | None:

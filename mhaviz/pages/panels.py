@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.colormaps import DIVERGING, FILM, INK
+from mhaviz.pages.colormaps import DIVERGING, FILM, INK, SINK
 from mhaviz.pages.numbers import fixed, short
 from mhaviz.pages.pooling import pool_hidden, pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
@@ -134,6 +134,10 @@ def blanked(values: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[n
     return np.where(hidden, np.float32(np.nan), values)
 
 
+SINK_SCALE = Scale(SINK, name="sink")
+"""Scale of columns that stand apart, from 0 to 1."""
+
+
 class Outline(NamedTuple):
     """Line around neighbouring rows and columns of a panel; a "fine" one separates parts of it."""
 
@@ -151,7 +155,7 @@ class Panel:
         short: title where tiles are narrow; "": the same.
         values: the matrix, (rows, columns); NaN: hidden.
         scale: its colour scale.
-        aside: number after the title, where there is room for it.
+        aside, aside_short: number after the title, where there is room for it, with its name and without; "": none.
         note: meaning of the numbers, below the title in figures of numbers of heads; "": none.
         chance: number expected by chance, marked at the scale in such figures; NaN: unknown.
         hidden: further cells that are hidden, bool, (rows, columns), as of a head, whose weights are not copied; None:
@@ -162,6 +166,8 @@ class Panel:
         outlined: lines around some rows and columns.
         image: image below the cells, uint8, (height, width, 3), stretched to them; None: none.
         numbers: which numbers are written, where cells have room for them.
+        apart: columns that stand apart, on ``SINK_SCALE``; in a pooled panel they are the first. They are never pooled
+            with others.
     """
 
     title: str
@@ -177,6 +183,12 @@ class Panel:
     image: NDArray[np.uint8] | None = None
     numbers: Literal["all", "outlined", "none"] = "all"
     short: str = ""
+    apart: tuple[int, ...] = ()
+    aside_short: str = ""
+
+    def scale_of(self, column: int) -> Scale:
+        """Return the scale of a column."""
+        return SINK_SCALE if column in self.apart else self.scale
 
     def mark(self, row: int, column: int) -> str:
         """Return the mark in place of the number in a cell; "": none."""
@@ -191,7 +203,7 @@ class Panel:
         is_outlined = any(row in one.rows and column in one.columns for one in self.outlined)
         if self.mark(row, column) or self.numbers == "none" or (self.numbers == "outlined" and not is_outlined):
             return ""
-        return self.scale.text(float(self.values[row, column]))
+        return self.scale_of(column).text(float(self.values[row, column]))
 
     @property
     def has_blanks(self) -> bool:
@@ -208,6 +220,12 @@ class Panel:
     def pooled(self, rows: int, columns: int) -> "Panel":
         """Return the panel in at most ``rows`` × ``columns`` cells, with NaN in those that are hidden."""
         n_rows, n_columns = self.values.shape
+        if self.apart:
+            others = [column for column in range(n_columns) if column not in self.apart]
+            first, rest = (self._columns(which) for which in (list(self.apart), others))
+            first, rest = first.pooled(rows, len(self.apart)), rest.pooled(rows, columns - len(self.apart))
+            values = np.concatenate([first.values, rest.values], axis=1)
+            return replace(rest, values=values, apart=tuple(range(len(self.apart))))
         if rows >= n_rows and columns >= n_columns:
             return self if self.hidden is None else replace(self, values=self.shown, hidden=None)
         if self.queries is None:
@@ -216,7 +234,13 @@ class Panel:
             values = pool_mass(self.values, self.queries, rows, columns)
             if self.hidden is not None:
                 values = blanked(values, pool_hidden(self.hidden, rows, columns))
-        return Panel(self.title, values, self.scale, self.aside, image=self.image, short=self.short)
+        return Panel(
+            self.title, values, self.scale, self.aside, image=self.image, short=self.short, aside_short=self.aside_short
+        )
+
+    def _columns(self, which: list[int]) -> "Panel":
+        hidden = None if self.hidden is None else self.hidden[:, which]
+        return replace(self, values=self.values[:, which], hidden=hidden, apart=())
 
     @property
     def shown(self) -> NDArray[np.float32]:

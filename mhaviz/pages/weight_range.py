@@ -27,7 +27,7 @@ def darkest_from(maps: Sequence[AttentionMap]) -> float:
     sentences = {m.sentence for m in maps}
     if len(sentences) > 1:  # a short one has larger weights, which a long one must not cut off
         return max(darkest_from([m for m in maps if m.sentence == number]) for number in sentences)
-    largest = max(float(m.weights.max()) for m in maps)
+    largest = max(map(largest_weight, maps))
     counts, mass = histograms(maps)
     below = mass.cumsum()
     if not below[-1]:
@@ -44,11 +44,23 @@ def darkest_from(maps: Sequence[AttentionMap]) -> float:
     return max(largest, min(_OF_EVEN * even, 1.0))
 
 
+def largest_weight(m: AttentionMap, first: int = 0) -> float:
+    """Return the largest weight of the rows from ``first`` on, without sinks, which have a scale of their own."""
+    if m.sinks is None:
+        return float(m.weights[:, first:].max())
+    return max(float(head[first:].max(where=_others(m), initial=-math.inf)) for head in m.weights)
+
+
+def _others(m: AttentionMap) -> NDArray[np.bool_]:
+    """Return which columns are no sinks, (columns,)."""
+    return ~np.isin(np.arange(len(m.columns)), m.sinks.keys if m.sinks else ())
+
+
 def histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the number of weights above 0 in each bin, and their sum, the smallest bin first.
 
-    Bins are the upper 16 bits of a float32, as positive floats are ordered like their bits. Sorting would copy all
-    weights.
+    Weights of sinks do not count. Bins are the upper 16 bits of a float32, as positive floats are ordered like their
+    bits. Sorting would copy all weights.
     """
     counts, mass = np.zeros(_BINS, np.int64), np.zeros(_BINS)
     for weights in (some for m in maps for some in _positive(m)):
@@ -59,11 +71,11 @@ def histograms(maps: Sequence[AttentionMap]) -> tuple[NDArray[np.int64], NDArray
 
 
 def _positive(attention_map: AttentionMap) -> Iterator[NDArray[np.float32]]:
-    """Yield copies of the weights above 0 that no mask hides, some rows of a head at a time."""
-    hidden = attention_map.hidden
+    """Yield copies of the weights above 0 that no mask hides, some rows of a head at a time, without sinks."""
+    hidden, others = attention_map.hidden, _others(attention_map) if attention_map.sinks else None
     rows = max(_AT_ONCE // attention_map.weights.shape[2], 1)
     for head in attention_map.weights:
         for start in range(0, len(head), rows):
             weights = head[start : start + rows]
-            is_seen = weights > 0
+            is_seen = weights > 0 if others is None else (weights > 0) & others
             yield weights[is_seen if hidden is None else is_seen & ~hidden[start : start + rows]]

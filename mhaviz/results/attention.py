@@ -332,7 +332,7 @@ class AttentionMap(Result):
         """Cells that their queries see, (rows, columns); where masks are not known, those with weight."""
         if self.kind == "other":
             return self._has_weight
-        return np.ones(self.weights.shape[1:], np.bool_) if self.hidden is None else ~self.hidden
+        return np.broadcast_to(np.True_, self.weights.shape[1:]) if self.hidden is None else ~self.hidden
 
     @cached_property
     def _has_weight(self) -> NDArray[np.bool_]:

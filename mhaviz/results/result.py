@@ -108,6 +108,7 @@ class Looks(TypedDict, total=False):
     vmax: float | None
     log: bool | None
     positions: bool | None
+    sinks: str | None
     width: float | None
     font_size: float | None
     title: str | None
@@ -168,6 +169,7 @@ class Result(ShortRepr):
                 - vmax: number that gets the darkest colour.
                 - log: whether the colour scale is logarithmic.
                 - positions: whether tokens that occur more than once have their positions in their labels, as "the₃".
+                - sinks: "apart", where keys that all queries give weight have a grey scale of their own, or "in".
                 - width: width in inches.
                 - font_size: size of labels in points, with which all other text scales.
                 - title: title of the picture; "": no title.

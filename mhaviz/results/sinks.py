@@ -17,6 +17,7 @@ _FACTOR = 3.0  # least c of a sink / largest c of keys that cannot be sinks
 _LEAST_WEIGHT = 0.05  # least mean weight of a sink
 _LEAST_QUERIES = 4  # least queries that see a sink
 _LEAST_TOKENS = 6  # least tokens of a text with sinks
+_AT_ONCE = 2**16  # weights that are copied together
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Sinks:
 
 
 def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
-    """Return the sinks of each map, found once per text over all its layers and heads; None: there are none.
+    """Return the sinks of each map, found once per text over all its layers, heads and passes; None: there are none.
 
     With c_j = mean over layers, heads and the queries i that see key j of a_ij · n_i, where query i sees n_i keys, key
     j is a sink if
@@ -82,7 +83,7 @@ def _can_have(m: "AttentionMap") -> bool:
 
 
 def _text(m: "AttentionMap") -> Hashable:
-    return m.pass_number, m.sentence, m.kind, m.rows.tokens, m.columns.tokens
+    return m.sentence, m.kind, m.rows.tokens.texts, m.columns.tokens.texts
 
 
 def _found(maps: Sequence["AttentionMap"]) -> Sinks | None:
@@ -108,15 +109,19 @@ def _found(maps: Sequence["AttentionMap"]) -> Sinks | None:
 def _means(maps: Sequence["AttentionMap"]) -> Iterator[NDArray[np.float64]]:
     """Yield numbers of each key: c, the mean weight of the queries that see it, its share of all weight, and how many
     queries see it in some map."""
-    ratios, weights, seen_by = np.zeros((3, len(maps[0].keys)))
-    queries, rows = np.zeros(len(maps[0].keys)), 0
+    n_keys = len(maps[0].keys)
+    ratios, weights, seen_by, queries = np.zeros((4, n_keys))
+    together, rows = max(_AT_ONCE // n_keys, 1), 0
     for m in maps:
         seen, n_heads = m.seen, len(m.weights)
-        given = np.nan_to_num(m.weights).sum(axis=0, dtype=np.float64) * seen
-        ratios += (given * seen.sum(axis=1, keepdims=True)).sum(axis=0)
-        weights += given.sum(axis=0)
-        seen_by += n_heads * seen.sum(axis=0)
-        queries = np.maximum(queries, seen.sum(axis=0))
+        n_seen, readers = seen.sum(axis=1), seen.sum(axis=0)
+        for head in m.weights:  # which is 0 where a key is not seen
+            for start in range(0, len(head), together):
+                some = np.nan_to_num(head[start : start + together].astype(np.float64))
+                ratios += n_seen[start : start + together] @ some
+                weights += some.sum(axis=0)
+        seen_by += n_heads * readers
+        queries = np.maximum(queries, readers)
         rows += n_heads * len(seen)
     readers = np.maximum(seen_by, 1)
     yield from (ratios / readers, weights / readers, weights / rows, queries)

@@ -1,29 +1,46 @@
 """Colours of numbers, for figures, the terminal and the page for the browser alike."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.colormaps import FILM, INK
+from mhaviz.pages.colormaps import FILM, INK, SINK
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.views.ink import ink
 
 _FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey
+_SINK = ("#ffffff", "#d9d4cc", "#8f887e", "#3d3832")  # at equal steps
+_SINK_AT_NIGHT = ("#16181c", "#4a4640", "#8f887e", "#e8e4dc")
 _PALEST = 0.72  # grey of the darkest pixels of an image, as a share of white
 
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """Return the 256 colours of a colormap, (256, 3): "ink", "film", or one of matplotlib's."""
+    """Return the 256 colours of a colormap, (256, 3): "ink", "film", "sink", or one of matplotlib's."""
     if name == INK:
         return ink()
     if name == FILM:
         return np.round(np.linspace((255, 255, 255), _FILM, 256)).astype(np.uint8)
+    if name == SINK:
+        return _between(_SINK)
     import matplotlib
 
     return np.round(matplotlib.colormaps[name](np.linspace(0, 1, 256))[:, :3] * 255).astype(np.uint8)
+
+
+def sink_at_night() -> NDArray[np.uint8]:
+    """Return the 256 colours of sinks for dark pages, (256, 3)."""
+    return _between(_SINK_AT_NIGHT)
+
+
+def _between(steps: Sequence[str]) -> NDArray[np.uint8]:
+    """Return 256 colours from the first to the last of these, (256, 3)."""
+    rgb = np.array([list(bytes.fromhex(colour[1:])) for colour in steps])
+    channels = [np.interp(np.linspace(0, len(rgb) - 1, 256), range(len(rgb)), channel) for channel in rgb.T]
+    return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
 def check_colormap(name: str) -> None:

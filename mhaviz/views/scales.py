@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves, matrices
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
+from mhaviz.pages.labels import bare, visible
 from mhaviz.pages.numbers import short
-from mhaviz.pages.panels import WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
+from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
 from mhaviz.pages.pooling import pool_map
-from mhaviz.pages.weight_range import darkest_from, histograms
+from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.style import Style
 
@@ -38,10 +39,12 @@ class Scales:
         drawn: for each scale that the page gives its panels, the one that they are drawn on.
         bars: each scale that has a name, with the first block that shows it, in the order of the page. Blocks in stacks
             side by side have their own.
+        has_sinks_apart: as in ``Style``.
     """
 
     drawn: Mapping[Scale, Scale]
     bars: tuple[tuple[Scale, Block], ...] = ()
+    has_sinks_apart: bool = False
 
     def of(self, m: AttentionMap) -> Scale:
         """Return the scale of a map."""
@@ -49,7 +52,11 @@ class Scales:
 
     def panels(self, block: Matrices) -> tuple[Panel, ...]:
         """Return the panels of a block on their scales."""
-        return tuple(replace(panel, scale=self.drawn[panel.scale]) for panel in block.panels)
+        panels = tuple(replace(panel, scale=self.drawn[panel.scale]) for panel in block.panels)
+        if not (apart := _apart(block, self.has_sinks_apart)):
+            return panels
+        names = [visible(bare(block.columns.tokens.texts[key])) for key in apart]
+        return tuple(_with_sinks(panel, apart, names) for panel in panels)
 
     def beside(self, block: Block) -> tuple[Scale, ...]:
         """Return the scales whose colour bar stands beside a block: those that no block before it shows."""
@@ -60,7 +67,8 @@ class Scales:
         """Return the same scales, with the colour bars of a sheet that shows these blocks, or parts of blocks."""
 
         def scales_of(block: Block) -> Iterable[Scale]:
-            return [self.drawn[scale] for scale in block.scales]
+            of_sinks = isinstance(block, Matrices) and bool(_apart(block, self.has_sinks_apart))
+            return [*(self.drawn[scale] for scale in block.scales), *[SINK_SCALE] * of_sinks]
 
         return replace(self, bars=tuple(_bars(blocks, scales_of)))
 
@@ -87,7 +95,24 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
     drawn = _of_panels(panels, named, style)
     drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
-    return Scales(drawn).of_sheet(page.blocks)
+    return Scales(drawn, has_sinks_apart=style.has_sinks_apart).of_sheet(page.blocks)
+
+
+def columns_apart(block: Matrices, style: Style) -> tuple[int, ...]:
+    """Return the columns of a block that stand apart: sinks."""
+    return _apart(block, style.has_sinks_apart)
+
+
+def _apart(block: Matrices, has_sinks_apart: bool) -> tuple[int, ...]:
+    sinks = block.maps[0].sinks if block.maps else None
+    return sinks.keys if sinks and has_sinks_apart else ()
+
+
+def _with_sinks(panel: Panel, apart: tuple[int, ...], names: Sequence[str]) -> Panel:
+    """Return a panel with columns that stand apart, and the mean weight of each: "[CLS] 47%", or "47%"."""
+    shares = [f"{share:.0%}" for share in np.nan_to_num(panel.values[:, list(apart)]).mean(axis=0)]
+    aside = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True))
+    return replace(panel, apart=apart, aside=aside, aside_short=", ".join(shares))
 
 
 def resolve_sheets(page: Page, sheets: Sequence[Page], cells: DrawnCells, style: Style) -> Scales:
@@ -107,7 +132,8 @@ def resolve_sheets(page: Page, sheets: Sequence[Page], cells: DrawnCells, style:
 def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> Scales:
     """Return the scales of maps that are drawn without the blocks of a page. Arguments and errors as in ``resolve``."""
     of_maps, drawn = _of_maps(maps, cells or {}, style)
-    return Scales(_with_ends(of_maps, {group: _least_and_most(alike) for group, alike in drawn.items()}))
+    ends = {group: _least_and_most(alike) for group, alike in drawn.items()}
+    return Scales(_with_ends(of_maps, ends), has_sinks_apart=style.has_sinks_apart)
 
 
 def change_scale(style: Style, maps: Sequence[AttentionMap]) -> Scale:
@@ -153,7 +179,9 @@ def _of_maps(
         style.require_vmax()
     drawn: dict[Scale, list[AttentionMap]] = {}
     for m in maps:
-        drawn.setdefault(group_scale(m), []).append(without_missing(_drawn(m, cells.get(id(m)))))
+        shown = without_missing(_drawn(m, cells.get(id(m))))
+        shown = shown if style.has_sinks_apart else replace(shown, sinks=None)
+        drawn.setdefault(group_scale(m), []).append(shown)
     scales = {}
     for group, alike in drawn.items():
         scale = _scale_of(alike[0])(style, alike)
@@ -248,7 +276,7 @@ def _written(number: float) -> float:
 
 def _least_and_most(maps: Sequence[AttentionMap]) -> tuple[float, float]:
     """Return the least number of these maps that no mask hides, and the largest."""
-    return min(map(_least, maps)), max(float(m.weights.max()) for m in maps)
+    return min(map(_least, maps)), max(map(largest_weight, maps))
 
 
 def _bars(blocks: Iterable[Block], scales_of: Callable[[Block], Iterable[Scale]]) -> Iterator[tuple[Scale, Block]]:
@@ -268,15 +296,15 @@ def _least(m: AttentionMap) -> float:
     """Return the least number that no mask hides."""
     hidden = m.hidden
     seen = np.True_ if hidden is None else ~hidden
+    seen = seen & ~np.isin(np.arange(len(m.columns)), m.sinks.keys if m.sinks else ())
     return min(float(weights.min(where=seen, initial=math.inf)) for weights in m.weights)
 
 
 def _largest(attention_map: AttentionMap) -> float:
     """Return the largest weight, without the first query where a mask leaves it a single key, whose weight is 1."""
-    weights, hidden = attention_map.weights, attention_map.hidden
-    if hidden is None or weights.shape[1] == 1 or not hidden[0, 1:].all():
-        return float(weights.max())
-    return float(weights[:, 1:].max())
+    hidden = attention_map.hidden
+    sees_one = hidden is not None and len(hidden) > 1 and bool(hidden[0, 1:].all())
+    return largest_weight(attention_map, int(sees_one))
 
 
 def _largest_change(m: AttentionMap) -> float:

@@ -16,6 +16,7 @@ _NARROW = 6.5  # inches
 _ON_SCREEN, _OF_PAPER = 150, 300  # pixels an inch
 ROOMS = {"slide": (13.3, 7.5), "column": (3.3, 9.0), "page": (6.5, 9.0)}  # inches, width and height
 _WIDTHS, _FONT_SIZES = (1.0, 100.0), (2.0, 72.0)  # inches, points
+SINKS = ("apart", "in")
 _KINDS: Mapping[str, tuple[type, str]] = {
     "cmap": (str, "the name of a colormap"),
     "dpi": (Real, "a number of pixels an inch"),
@@ -23,6 +24,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
     "vmax": (Real, "a number"),
     "log": (bool, "True or False"),
     "positions": (bool, "True or False"),
+    "sinks": (str, " or ".join(SINKS)),
     "width": (Real, "a number of inches, such as 3.3"),
     "font_size": (Real, "a number of points, such as 8"),
     "title": (str, "a text"),
@@ -38,8 +40,8 @@ class Style:
     ``save``, ``plot`` and ``to_html`` of results take its attributes by name (``results.result.Looks`` has their types
     for editors), and commands have an option for each that their pictures heed (``cli.shared.appearance``).
 
-    ``cmap``, ``vmax``, ``log`` and ``positions`` apply everywhere, ``title`` to figures and pages for the browser, and
-    the others to figures alone.
+    ``cmap``, ``vmax``, ``log``, ``positions`` and ``sinks`` apply everywhere, ``title`` to figures and pages for the
+    browser, and the others to figures alone.
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.
@@ -49,15 +51,17 @@ class Style:
             chosen so that most of the attention lies below it.
         log: logarithmic colour scale.
         positions: whether tokens that occur more than once have their positions in their labels, as in "the₃".
+        sinks: "apart": keys that all queries give weight stand apart, in grey and on a scale of their own, and do not
+            decide that of the others, unless it is given as ``vmax``; "in": all keys share one scale.
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
         title: replaces the title of the picture; "": no title.
         room: name of the room in ``ROOMS`` that the picture fits, with fewer heads, or in several files; None: any.
 
     Raises:
-        ArgumentError: an attribute of another type, an unknown colormap or room, a room with a width, dpi below 20,
-            columns below 1, vmax outside 1e-30 to 1e30, a width outside 1 to 100 inches, or a font size outside 2 to 72
-            points.
+        ArgumentError: an attribute of another type, an unknown colormap or room, other sinks, a room with a width, dpi
+            below 20, columns below 1, vmax outside 1e-30 to 1e30, a width outside 1 to 100 inches, or a font size
+            outside 2 to 72 points.
     """
 
     cmap: str = INK
@@ -66,6 +70,7 @@ class Style:
     vmax: float | None = None
     log: bool = False
     positions: bool = True
+    sinks: str = "apart"
     width: float | None = None
     font_size: float | None = None
     title: str | None = None
@@ -86,6 +91,8 @@ class Style:
             choice, default = getattr(self, name), self.__dataclass_fields__[name].default
             if choice is not default and not (isinstance(choice, kind) and isinstance(choice, bool) == (kind is bool)):
                 raise ArgumentError(f"{parameter(name)}: expected {expected}, got {quoted(choice)}")
+        if self.sinks not in SINKS:
+            raise ArgumentError(f"{parameter('sinks')}: expected {' or '.join(SINKS)}, got {quoted(self.sinks)}")
         if self.room is not None and self.room not in ROOMS:
             raise ArgumentError(f"{parameter('room')}: expected {', '.join(ROOMS)}, got {quoted(self.room)}")
         if self.room is not None and self.width is not None:
@@ -107,6 +114,11 @@ class Style:
     def pixels(self) -> int:
         """Pixels an inch."""
         return self.dpi or (_OF_PAPER if self.room in ("column", "page") else _ON_SCREEN)
+
+    @property
+    def has_sinks_apart(self) -> bool:
+        """Whether sinks stand apart, with a scale of their own."""
+        return self.sinks == "apart" and self.vmax is None
 
     @property
     def most_across(self) -> float:

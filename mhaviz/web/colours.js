@@ -31,6 +31,9 @@ const THEMES = {
   },
 };
 
+/** Scale of sinks: keys that all queries give weight. */
+export const OF_SINKS = { isOfSinks: true, low: 0, high: 1, ends: ["0", "1"] };
+
 export class Colours {
   #state;
   #prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -43,7 +46,8 @@ export class Colours {
   constructor(contents, state) {
     this.#state = state;
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
-    this.#palettes = { weights: read(contents.palettes.weights), changes: read(contents.palettes.changes) };
+    const { weights, changes, sinks } = contents.palettes;
+    this.#palettes = { weights: read(weights), changes: read(changes), sinks: read(sinks) };
     this.follow();
   }
 
@@ -80,6 +84,7 @@ export class Colours {
    */
   range(scale) {
     const { low, high, ends } = scale;
+    if (scale.isOfSinks) return { low, high, ends, log: false, perRow: false };
     if (scale.ratios) return { low, high, ends, log: true, perRow: false }; // with 1 in the middle
     const mode = this.#state.values.scale;
     if (mode === "rows") {
@@ -137,28 +142,38 @@ export class Colours {
    * @param {number} options.rows
    * @param {number} options.columns
    * @param {Uint8Array} [options.hidden] rows × columns, 1: hidden
+   * @param {number[]} [options.sinks] columns with a scale of their own
    */
-  fill(imageData, values, scale, { rows, columns, hidden = null }) {
-    const palette = this.#palette(scale);
-    const placeOf = this.#placing(scale);
+  fill(imageData, values, scale, { rows, columns, hidden = null, sinks = [] }) {
     const pixels = new Uint32Array(imageData.data.buffer);
-    const colours = Uint32Array.from(
-      { length: 256 },
-      (_, i) => ((255 << 24) | (palette[3 * i + 2] << 16) | (palette[3 * i + 1] << 8) | palette[3 * i]) >>> 0,
-    );
+    const isShown = (at) => values[at] === values[at] && (hidden === null || !hidden[at]);
+    const [colours, placeOf] = [this.#pixels(scale), this.#placing(scale)];
     const perRow = this.range(scale).perRow;
     for (let row = 0, at = 0; row < rows; row++) {
-      const largest = perRow ? largestSize(values.subarray(at, at + columns)) : 1;
-      for (const end = at + columns; at < end; at++) {
-        const value = values[at];
-        pixels[at] =
-          value !== value || (hidden !== null && hidden[at]) ? 0 : colours[placeOf(value, largest)];
-      }
+      const largest = perRow ? largestSize(values.subarray(at, at + columns), sinks) : 1;
+      for (const end = at + columns; at < end; at++)
+        pixels[at] = isShown(at) ? colours[placeOf(values[at], largest)] : 0;
+    }
+    if (!sinks.length) return;
+    const [greys, greyOf] = [this.#pixels(OF_SINKS), this.#placing(OF_SINKS)];
+    for (let row = 0; row < rows; row++) {
+      for (const at of sinks.map((column) => row * columns + column))
+        pixels[at] = isShown(at) ? greys[greyOf(values[at], 1)] : 0;
     }
   }
 
+  /** The 256 colours of a scale as pixels. */
+  #pixels(scale) {
+    const palette = this.#palette(scale);
+    return Uint32Array.from(
+      { length: 256 },
+      (_, i) => ((255 << 24) | (palette[3 * i + 2] << 16) | (palette[3 * i + 1] << 8) | palette[3 * i]) >>> 0,
+    );
+  }
+
   #palette(scale) {
-    const palettes = scale.signed || scale.ratios ? this.#palettes.changes : this.#palettes.weights;
+    const { weights, changes, sinks } = this.#palettes;
+    const palettes = scale.isOfSinks ? sinks : scale.signed || scale.ratios ? changes : weights;
     return this.dark ? palettes.dark : palettes.light;
   }
 
@@ -180,12 +195,12 @@ function paletteIndex(share) {
   return Math.min(Math.max(Math.floor(share * 256), 0), 255);
 }
 
-/** Largest absolute value of these numbers; missing ones are ignored. */
-export function largestSize(values) {
+/** Largest absolute value of these numbers; missing ones, and those at some places, are ignored. */
+export function largestSize(values, except = []) {
   let largest = 0;
   for (let i = 0; i < values.length; i++) {
     const size = Math.abs(values[i]);
-    if (size > largest) largest = size;
+    if (size > largest && !except.includes(i)) largest = size;
   }
   return largest;
 }

@@ -89,6 +89,22 @@ export class PageMap {
     return this.parts[this.parts.length - 1].name;
   }
 
+  /** Which of so many columns have a sink. @param {(a: number) => number[]} keysOf first key of a column, and its end */
+  sinksAmong(columns, keysOf) {
+    if (!this.sinks.length) return [];
+    return Array.from({ length: columns }, (_, column) => column).filter((column) => {
+      const [first, end] = keysOf(column);
+      return this.sinks.some((sink) => first <= sink && sink < end);
+    });
+  }
+
+  /** Which columns of a thumbnail have a sink. */
+  sinksOfThumb(columns) {
+    const { tokens, start } = this.columns;
+    const begin = (column) => start + Math.floor((column * tokens) / columns);
+    return this.sinksAmong(columns, (column) => [begin(column), begin(column + 1)]);
+  }
+
   /** Whether single tokens can be shown. */
   get exact() {
     return !this.isPooled || this.call !== null;

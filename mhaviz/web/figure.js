@@ -237,7 +237,7 @@ export class MapFigure {
     context.textAlign = "center";
     context.textBaseline = "middle";
     for (const [{ x, y, width, height }, row, column] of written) {
-      const rgb = this.colours.rgb(layer.value(row, column), scale, layer.rowLargest(row));
+      const rgb = this.colours.rgb(layer.value(row, column), layer.scaleOf(column), layer.rowLargest(row));
       context.fillStyle = this.colours.inkOn(rgb);
       context.fillText(textOf(row, column), x + width / 2, y + height / 2 + 0.5);
     }

@@ -233,7 +233,9 @@ export class MapView {
 
   #thumb(part, place) {
     const { rows, columns, values } = this.#map.thumb(part.name, place);
-    return matrixImage(this.#app.colours, values, this.#app.contents.scales[part.thumbScale], { rows, columns });
+    const sinks = this.#map.sinksOfThumb(columns);
+    const scale = this.#app.contents.scales[part.thumbScale];
+    return matrixImage(this.#app.colours, values, scale, { rows, columns, sinks });
   }
 
   /** Axes of single tokens if all visible ones are there, else of the map's own pieces. */

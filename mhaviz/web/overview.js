@@ -294,7 +294,8 @@ export class Thumb {
     const [width, height] = [columns, rows].map((count) => count * Math.ceil(PICTURE / count));
     const [cells, canvas] = Thumb.#canvases;
     const context = sizedContext(canvas, width, height, 1);
-    const picture = matrixImage(colours, values, scale, { rows, columns }, cells);
+    const sinks = map.sinksOfThumb(columns);
+    const picture = matrixImage(colours, values, scale, { rows, columns, sinks }, cells);
     drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
     const [down, across] = map.hiddenLater || map.reach !== null ? [rows, columns] : [1, 1]; // not masked: one box

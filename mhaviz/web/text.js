@@ -1,6 +1,6 @@
 // View of the tokens as text: weights of the pointed token, as query and as key, as shades or as lines between columns.
 
-import { largestSize } from "./colours.js";
+import { OF_SINKS, largestSize } from "./colours.js";
 import { Choice, make, rove } from "./dom.js";
 import { sizedContext } from "./drawing.js";
 import { scaleOfTokens } from "./tile.js";
@@ -278,8 +278,8 @@ export class TextView {
     this.queries.mark(query, pinned.query);
     this.keys.mark(key, this.#isOneText ? pinned.query : pinned.key);
     const row = this.#rows.get(query);
-    this.#shadeOne(this.keys, row, () => query, (piece) => this.#isHidden(query, piece));
-    this.#shadeOne(this.queries, this.#columnOf(key), (piece) => piece, (piece) => this.#isHidden(piece, key));
+    this.#shadeOne(this.keys, row, (piece) => [query, piece]);
+    this.#shadeOne(this.queries, this.#columnOf(key), (piece) => [piece, key]);
     this.keys.tellElsewhere(row, this.#map.exact || this.#map.quantity.reduction !== "max");
     this.keys.title = query < 0 ? this.#heading("key") : `${this.queries.pieces.name(query)} looks at`;
     this.queries.title = key < 0 ? this.#heading("query") : `${this.keys.pieces.name(key)} is looked at by`;
@@ -294,21 +294,31 @@ export class TextView {
   /**
    * @param {Words} words
    * @param {Float32Array|undefined} weights of all of them
-   * @param {(a: number) => number} queryOf query in whose row the weight of a piece is
-   * @param {(a: number) => boolean} isHidden
+   * @param {(a: number) => number[]} cellOf query and key of the weight of a piece
    */
-  #shadeOne(words, weights, queryOf, isHidden) {
+  #shadeOne(words, weights, cellOf) {
     const { colours } = this.#app;
-    const scale = this.#scale;
+    const [scale, sinks] = [this.#scale, this.#sinks];
     const { perRow } = colours.range(scale);
-    const largest = (piece) => (perRow ? largestSize(this.#rows.get(queryOf(piece))) : 1);
-    const rgb = (value, piece) => (value && !isHidden(piece) ? colours.rgb(value, scale, largest(piece)) : null);
+    const isHidden = (piece) => this.#isHidden(...cellOf(piece));
+    const rgb = (value, piece) => {
+      if (!value || isHidden(piece)) return null;
+      const [query, key] = cellOf(piece);
+      const largest = perRow ? largestSize(this.#rows.get(query), sinks) : 1;
+      return colours.rgb(value, sinks.includes(key) ? OF_SINKS : scale, largest);
+    };
     words.shade(weights, rgb, colours, isHidden);
   }
 
+  /** Pieces of the keys that have a sink. */
+  get #sinks() {
+    const { pieces } = this.keys;
+    return this.#map.sinks.map((sink) => pieces.of(sink));
+  }
+
   /** Place of a weight on its scale, 0 to 1. */
-  #share(value, rowLargest) {
-    const { low, high, log, perRow } = this.#app.colours.range(this.#scale);
+  #share(value, rowLargest, scale) {
+    const { low, high, log, perRow } = this.#app.colours.range(scale);
     const size = Math.abs(value) / (perRow ? rowLargest || 1 : 1);
     const share = log ? (size > low ? Math.log(size / low) / Math.log(high / low) : 0) : size / high;
     return Math.min(share, 1);
@@ -360,18 +370,19 @@ export class TextView {
   /** Lines of the pointed token, else of the pinned one, else of all. */
   *#linesShown(queries, keys) {
     const { colours } = this.#app;
-    const scale = this.#scale;
+    const [scale, sinks] = [this.#scale, this.#sinks];
     const pointed = this.#piecesOf(this.#pointed);
     const only = pointed.query >= 0 || pointed.key >= 0 ? pointed : this.#piecesOf(this.#values);
     const chosen = (pieces, one) => (one < 0 ? pieces : pieces.filter((piece) => piece === one));
     for (const query of chosen(queries, only.query)) {
       const row = this.#rows.get(query) ?? [];
-      const largest = largestSize(row);
+      const largest = largestSize(row, sinks);
       for (const key of chosen(keys, only.key)) {
-        const share = this.#share(row[key], largest);
+        const isSink = sinks.includes(key);
+        const share = this.#share(row[key], largest, isSink ? OF_SINKS : scale);
         if (!(share >= 0.02)) continue; // too faint to see, or missing
         const rgb = scale.signed && colours.rgb(Math.sign(row[key]) * scale.high, scale);
-        yield { query, key, share, colour: rgb ? `rgb(${rgb.join(" ")})` : colours.accent };
+        yield { query, key, share, colour: rgb ? `rgb(${rgb.join(" ")})` : isSink ? colours.quiet : colours.accent };
       }
     }
   }

@@ -1,6 +1,6 @@
 // Numbers of a map on two axes, and their image: all cells of a head, or a window of single tokens.
 
-import { largestSize } from "./colours.js";
+import { OF_SINKS, largestSize } from "./colours.js";
 import { matrixImage, outlineOf } from "./drawing.js";
 import { short } from "./numbers.js";
 /** @import { Axis } from "./axis.js" */
@@ -29,6 +29,8 @@ export class Tile {
     this.height = rows.place(q1) - this.firstRow;
     this.width = columns.place(k1) - this.firstColumn;
     this.values = this.#shownOf(answer, rows.pieces.of(q0), columns.pieces.of(k0));
+    const keysOf = (column) => [columns.first(column), columns.end(column)];
+    this.sinks = map.sinksAmong(this.width, (column) => keysOf(this.firstColumn + column));
     this.largest = largestSize(this.values);
     this.hasMissing = this.values.some(Number.isNaN);
   }
@@ -49,7 +51,12 @@ export class Tile {
   /** Largest absolute value of the numbers of a row. */
   rowLargest(row) {
     const start = (row - this.firstRow) * this.width;
-    return largestSize(this.values.subarray(start, start + this.width));
+    return largestSize(this.values.subarray(start, start + this.width), this.sinks);
+  }
+
+  /** Scale of the numbers of a column. */
+  scaleOf(column) {
+    return this.sinks.includes(column - this.firstColumn) ? OF_SINKS : this.scale;
   }
 
   /** Whether a mask hides anything at all. */
@@ -77,6 +84,7 @@ export class Tile {
         rows: height,
         columns: width,
         hidden: this.isMasked ? this.#hiddenOf() : null,
+        sinks: this.sinks,
       });
     }
     return this.#image;

@@ -13,7 +13,7 @@ declare module "./contents.js" {
   interface PageMap {
     index: number; layer: number; sentence: number | null; pass: number | null; reach: number | null;
     name: string; title: string; label: string; kind: string; module: string; family: string;
-    heads: number[]; names: string[]; parts: Part[]; precision: number;
+    heads: number[]; names: string[]; parts: Part[]; precision: number; sinks: number[];
     isRecorded: boolean; hiddenLater: boolean; begins: boolean; weighedBeyond: Numbers | null;
     quantity: { key: string; name: string; reduction: string; is_distribution: boolean; through_layers: boolean };
     queries: { edges: number[] | null }; keys: { edges: number[] | null };
@@ -26,7 +26,7 @@ declare module "./colours.js" {
 declare module "./tile.js" {
   interface Tile {
     map: import("./contents.js").PageMap; part: Part; scale: any; range: number[];
-    rows: import("./axis.js").Axis; columns: import("./axis.js").Axis;
+    rows: import("./axis.js").Axis; columns: import("./axis.js").Axis; sinks: number[];
   }
 }
 declare module "./rule.js" {

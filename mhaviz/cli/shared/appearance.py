@@ -89,6 +89,12 @@ class MapOptions(HeadOptions):
     """Options for how maps are drawn: all fields of ``Style``."""
 
     log: Annotated[bool, look_option("--log", help="Logarithmic colours.")] = Style.log
+    sinks: Annotated[
+        Literal["apart", "in"],
+        look_option(
+            metavar="apart|in", help="Sinks such as \\[CLS]: apart, in grey (the default), or in.", show_default=False
+        ),
+    ] = Style.sinks  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

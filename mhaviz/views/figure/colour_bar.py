@@ -11,7 +11,7 @@ from mhaviz.views.figure.measuring import text_width
 from mhaviz.views.figure.sheet import FAINT, QUIET, Sheet
 from mhaviz.views.measures import DRAWN_WIDER, SMALL, snap
 
-_LEAST_BAR, _MOST_BAR = 0.6, 2.5  # inches: height of an upright bar
+LEAST_BAR, MOST_BAR = 0.6, 2.5  # inches: height of an upright bar
 _LEAST, _BESIDE_NAME = 0.85, 0.12  # inches: an upright bar with its numbers, and between two names
 _LYING, _HIGH, _LINE = 0.6, 0.08, 0.2  # inches: width and height of a lying bar, and of its line
 _APART, _BETWEEN = 0.06, 0.2  # inches between words, and between two lying bars
@@ -28,7 +28,7 @@ def draw_upright(sheet: Sheet, x: float, y: float, cells: float, scale: Scale) -
 
     ``cells``: height of the cells beside it, in inches.
     """
-    width, height = snap(0.12, sheet.pixels), min(max(cells, _LEAST_BAR), _MOST_BAR)
+    width, height = snap(0.12, sheet.pixels), min(max(cells, LEAST_BAR), MOST_BAR)
     x, y, height = snap(x, sheet.pixels), snap(y, sheet.pixels), snap(height, sheet.pixels)
     gradient = np.array([scale.value(share) for share in np.linspace(1, 0, 256)], np.float32)[:, None]
     bar = sheet.image(x, y, width, height, gradient, scale)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mhaviz.pages.blocks import Matrices, Title
-from mhaviz.pages.margins import Margin, key_margin, query_margin
-from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.margins import Margin, key_margin, query_margin, without_keys
+from mhaviz.pages.panels import SINK_SCALE, Panel, Scale
 from mhaviz.results.axis import Axis
-from mhaviz.views.figure.colour_bar import draw_lines, draw_upright, lines_height, scale_width
+from mhaviz.views.figure.colour_bar import LEAST_BAR, MOST_BAR, draw_lines, draw_upright, lines_height, scale_width
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.margins import AT_RIGHT, OVER, draw_key_margin, draw_query_margin
 from mhaviz.views.figure.measuring import fit_text, text_width
@@ -19,7 +19,7 @@ from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, SMALL, snap
-from mhaviz.views.scales import Scales
+from mhaviz.views.scales import Scales, columns_apart
 from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.fit import VALUES_UP_TO
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE, Layout
@@ -101,7 +101,7 @@ class MosaicPart(Part):
     @property
     def width(self) -> float:
         """Width in inches, with colour bars and table."""
-        bars = max((sum(map(self._bar_width, row)) for row in self._bars_of_rows.values()), default=0.0)
+        bars = max(map(self._bars_width, self._bars_of_rows.values()), default=0.0)
         width = self._mosaic_width + BESIDE * bool(self._upright) + bars
         if self.table is None:
             return width
@@ -116,6 +116,11 @@ class MosaicPart(Part):
         """Scales whose colour bars stand beside each row of matrices: the first row that has the scale."""
         return _by_row(self._upright, self.panels, self.layout.columns)
 
+    def _bars_width(self, scales: Sequence[Scale]) -> float:
+        """Return the inches of upright bars side by side; that of sinks stands below the others."""
+        beside = [scale for scale in scales if scale != SINK_SCALE]
+        return sum(map(self._bar_width, beside or scales))
+
     def _bar_width(self, scale: Scale) -> float:
         return scale_width(scale, _OF_HEADS) if self.block.maps else scale_width(scale)
 
@@ -123,12 +128,20 @@ class MosaicPart(Part):
         """Return the height in inches."""
         above = self.above(room)
         n_below = len(self._below(room))
-        height = above + self.layout.height + _OVER_LINES * bool(n_below) + FOOT_LINE * n_below
+        matrices = max(self.layout.height, self._bars_height)
+        height = above + matrices + _OVER_LINES * bool(n_below) + FOOT_LINE * n_below
         if self.table is None:
             return height
         if self.beside:
             return max(height, above + self.layout.tile(0)[1] + self.table.height(self.table.full_width))
         return height + _OVER_TABLE + self.table.height(self.width)
+
+    @property
+    def _bars_height(self) -> float:
+        """Inches from the top of the mosaic to the end of the bar of sinks; 0: there is none."""
+        if SINK_SCALE not in self._upright:
+            return 0.0
+        return self.layout.tile(0)[1] + _above_sinks(self.layout.tile_height) + _BETWEEN + LEAST_BAR
 
     def _below(self, room: float) -> list[str]:
         """Return the lines of text below the matrices."""
@@ -156,10 +169,16 @@ class MosaicPart(Part):
         right = begin = x + self._mosaic_width + BESIDE
         pitch = self.layout.title + self.layout.tile_height + self.layout.below
         for row, scales in self._bars_of_rows.items():
-            left = begin
+            left, top, of_sinks = begin, y + row * pitch, SINK_SCALE in scales
+            high = _above_sinks(height) if of_sinks else height
             for scale in scales:
-                draw_upright(sheet, left, y + row * pitch, height, scale)
-                left += self._bar_width(scale)
+                if scale != SINK_SCALE:
+                    draw_upright(sheet, left, top, high, scale)
+                    left += self._bar_width(scale)
+            if of_sinks:  # below the others
+                is_alone = left == begin
+                draw_upright(sheet, begin, top if is_alone else top + high + _BETWEEN, LEAST_BAR, SINK_SCALE)
+                left = max(left, begin + self._bar_width(SINK_SCALE))
             right = max(right, left)
         return right
 
@@ -182,11 +201,11 @@ class MosaicPart(Part):
             write_sides(sheet, x, y, self.layout, across, down)
         if self.block.are_numbers:
             draw_ranges(sheet, x, y, self.layout, self.panels)
-        self._write_asides(sheet, x, y)
+        write_asides(sheet, x, y, self.layout, self.panels, bool(of_keys))
         if self.block.ids:
             self._write_ids(sheet, x, cells)
         left = self.draw_bars(sheet, x, cells, self.layout.tile_height)
-        under = y + self.layout.height
+        under = y + max(self.layout.height, self._bars_height)
         left_of_lines = x if self.block.are_numbers else x + self.layout.queries.room
         for i, line in enumerate(self._below(room)):
             sheet.write(left_of_lines, under + _OVER_LINES / 2 + FOOT_LINE * (i + 0.5), line, SMALL, colour=QUIET)
@@ -194,19 +213,6 @@ class MosaicPart(Part):
             self.table.draw(sheet, left + _BETWEEN, cells, self.table.full_width)
         elif self.table:
             self.table.draw(sheet, x, under + _OVER_TABLE, self.width)
-
-    def _write_asides(self, sheet: Sheet, x: float, y: float) -> None:
-        """Write the number of each panel at the right end of its title, if there is room for all."""
-        layout, panels = self.layout, [(panel.title, panel.aside) for panel in self.panels if panel.aside]
-        widths = (text_width(title, SMALL, bold=True) + text_width(number, SMALL) for title, number in panels)
-        if max(widths, default=0.0) * DRAWN_WIDER + GAP > layout.tile_width:
-            return
-        for i, panel in enumerate(self.panels):
-            if not panel.aside:
-                continue
-            left, top = layout.tile(i)
-            right = x + left + layout.tile_width
-            sheet.write(right, y + top - 0.04, panel.aside, SMALL, vertical="bottom", align="right", colour=QUIET)
 
     def _write_ids(self, sheet: Sheet, x: float, y: float) -> None:
         """Write token ids in a column before the labels of the first matrix, whose cells begin at ``y``."""
@@ -280,6 +286,36 @@ class MosaicPart(Part):
         return replace(self, layout=layout.spread(pitch))
 
 
+def _above_sinks(cells: float) -> float:
+    """Return the inches of a colour bar that has that of sinks below it, beside cells that are so high."""
+    return max(min(cells, MOST_BAR) - _BETWEEN - LEAST_BAR, LEAST_BAR)
+
+
+def write_asides(
+    sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequence[Panel], is_over_bars: bool = False
+) -> None:
+    """Write the number of each panel at the right end of its title, if there is room for all: with its name, or alone.
+
+    ``is_over_bars``: whether bars with a text of their own stand between title and cells, and the number beside the
+    title.
+    """
+    of_titles = [text_width(panel.title, SMALL, bold=True) for panel in panels]
+    for texts in ([panel.aside for panel in panels], [panel.aside_short for panel in panels]):
+        widths = [title + text_width(text, SMALL) for title, text in zip(of_titles, texts, strict=True) if text]
+        if widths and max(widths) * DRAWN_WIDER + GAP <= layout.tile_width:
+            break
+    else:
+        return
+    for i, (text, title) in enumerate(zip(texts, of_titles, strict=True)):
+        left, top = layout.tile(i)
+        if is_over_bars and text:
+            line = y + top - layout.title + TILE_TITLE - 0.04
+            sheet.write(x + left + title * DRAWN_WIDER + GAP / 2, line, text, SMALL, vertical="bottom", colour=QUIET)
+        elif text:
+            right = x + left + layout.tile_width
+            sheet.write(right, y + top - 0.04, text, SMALL, vertical="bottom", align="right", colour=QUIET)
+
+
 def decide_heads(
     block: Matrices, fonts: Fonts, style: LayoutStyle, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
 ) -> MosaicPart:
@@ -299,7 +335,8 @@ def decide_heads(
     beside = is_alone and width >= _BESIDE_TABLE and not style.is_least  # a map is not made smaller for its sake
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and width >= _WIDE:
-        margins = key_margin(m), query_margin(m)
+        of_keys, apart = key_margin(m), columns_apart(block, style)
+        margins = of_keys and without_keys(of_keys, apart), query_margin(m)
     taken = 0.0 if style.bars_lie else BESIDE + _OF_HEADS
     if style.width is not None:
         taken += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)

@@ -22,14 +22,15 @@ OVER, AT_RIGHT = _DEPTH + _APART + _NAME, _DEPTH + _APART  # inches above a map,
 
 def draw_key_margin(sheet: Sheet, x: float, y: float, layout: Layout, margin: Margin) -> None:
     """Draw the numbers of keys above the map whose cells begin at (x, y)."""
-    base, right = y - _APART, x + layout.tile_width
-    sheet.page.add_artist(_bars(margin, x, layout.tile_width, base, -_DEPTH))
+    base, right, begin = y - _APART, x + layout.tile_width, layout.keys.begin
+    sheet.page.add_artist(_bars(margin, x + begin, layout.tile_width - begin, base, -_DEPTH))
     top, written = base - _DEPTH, -math.inf
     has_labels = len(layout.keys.marks) == len(margin.values)
     for cell, text in () if has_labels else sorted(margin.named, key=itemgetter(0)):
         name = fit_text(sheet.fonts.shown(text), _LONGEST_NAME, SMALL, sheet.fonts.families)
         width = text_width(name, SMALL, sheet.fonts.families) * DRAWN_WIDER
-        left = min(x + (cell + 0.5) / len(margin.values) * layout.tile_width - 0.03, right - width)
+        middle = begin + (cell + 0.5) / len(margin.values) * (layout.tile_width - begin)
+        left = min(x + middle - 0.03, right - width)
         if left >= written + BESIDE_LABEL:
             sheet.write(left, top - 0.02, name, SMALL, vertical="bottom")
             written = left + width

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.labels import every
-from mhaviz.pages.panels import CROSS, Panel
+from mhaviz.pages.panels import CROSS, SINK_SCALE, Panel
 from mhaviz.views.colours import colours, needs_dark_text, over_image
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.measuring import fit_text, text_width
@@ -26,18 +26,22 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequen
     """Draw the panels with the mosaic's top left corner at (x, y)."""
     offsets = map(layout.tile, range(len(panels)))
     corners = [(snap(x + dx, sheet.pixels), snap(y + dy, sheet.pixels)) for dx, dy in offsets]
+    n_apart, begin = len(layout.keys.apart), layout.keys.begin
     alike: dict[bytes, tuple[NDArray[np.bool_], list[tuple[float, float]]]] = {}  # tiles with the same cells hidden
     for (left, top), panel in zip(corners, panels, strict=True):
         pooled = panel.pooled(*layout.cells)
         hidden = np.isnan(pooled.values)
         alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
-        box = left, top, layout.tile_width, layout.tile_height
+        box = left + begin, top, layout.tile_width - begin, layout.tile_height
         if panel.image is None:
-            image = sheet.image(*box, pooled.values, panel.scale, Cells)
+            image = sheet.image(*box, pooled.values[:, n_apart:], panel.scale, Cells)
         else:
             pixels = (round(inches * sheet.pixels) for inches in (layout.tile_height, layout.tile_width))
             image = sheet.image(*box, over_image(pooled, *pixels))
         image.set_label(panel.title)
+        if n_apart:
+            box = left, top, begin - layout.keys.apart_gap, layout.tile_height
+            sheet.image(*box, pooled.values[:, :n_apart], SINK_SCALE, Cells).set_label(f"sinks of {panel.title}")
     if layout.title:
         numbers = ["" if layout.value_size else _without_room(panel) for panel in panels]
         titles, size = _fit_titles(panels, numbers, layout.tile_width + layout.gap - 0.4 * GAP)
@@ -48,11 +52,15 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequen
                 left += text_width(title, size, bold=True) * DRAWN_WIDER
                 sheet.write(left, line, beside, size, vertical="bottom")
     for hidden, places in alike.values():
-        if not hidden.all():
-            sheet.outline(~hidden, (layout.keys.cell, layout.queries.cell), places)
+        parts = (
+            (hidden[:, :n_apart], layout.keys.apart_cell, 0.0),
+            (hidden[:, n_apart:], layout.keys.cell, begin),
+        )
+        for part, width, dx in parts:
+            if not part.all():
+                sheet.outline(~part, (width, layout.queries.cell), [(left + dx, top) for left, top in places])
     if layout.value_size:
-        height = layout.queries.cell
-        _write_values(sheet, (layout.keys.cell, height), corners, panels, layout.value_size)
+        _write_values(sheet, layout, corners, panels, layout.value_size)
     _draw_marks(sheet, layout, corners, panels)
     _draw_outlines(sheet, layout, corners, panels)
     _write_labels(sheet, layout, corners)
@@ -88,19 +96,24 @@ def _fit_titles(panels: Sequence[Panel], numbers: Sequence[str], room: float) ->
 
 def _write_values(
     sheet: Sheet,
-    cell: tuple[float, float],
+    layout: Layout,
     corners: Sequence[tuple[float, float]],
     panels: Sequence[Panel],
     size: float,
 ) -> None:
-    """Write the numbers of panels with these top left corners into their cells; ``cell``: width and height."""
+    """Write the numbers of panels with these top left corners into their cells."""
     rows, columns = np.indices(panels[0].values.shape)
-    offsets = np.stack([(columns + 0.5) * cell[0], (rows + 0.5) * cell[1]], axis=-1)
+    keys = layout.keys
+    first, others = (columns + 0.5) * keys.apart_cell, keys.begin + (columns - len(keys.apart) + 0.5) * keys.cell
+    across = np.where(columns < len(keys.apart), first, others)
+    offsets = np.stack([across, (rows + 0.5) * layout.queries.cell], axis=-1)
     places = np.array(corners)[:, None, None] + offsets  # n_tiles q_length k_length 2
     texts: list[str] = []
     inks: list[str] = []
     for panel in panels:
-        dark = needs_dark_text(colours(panel.values, panel.scale)).ravel()
+        scales = (panel.scale_of(column) for column in range(panel.values.shape[1]))
+        painted = [colours(values, scale) for values, scale in zip(panel.values.T, scales, strict=True)]
+        dark = needs_dark_text(np.stack(painted, axis=1)).ravel()
         texts += [panel.number(row, column) for row, column in np.ndindex(panel.values.shape)]
         inks += ["black" if is_dark else "white" for is_dark in dark]
     shown = [i for i, text in enumerate(texts) if text]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.peaks import compared
 from mhaviz.results.attention import AttentionMap
-from mhaviz.views.figure.heads import MosaicPart
+from mhaviz.views.figure.heads import MosaicPart, write_asides
 from mhaviz.views.figure.measuring import wrap
 from mhaviz.views.figure.mosaic import draw_mosaic, write_sides
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, QUIET, Sheet
@@ -75,8 +75,10 @@ class OverviewPart(MosaicPart):
         frame = x + dx, y + _HEADER + dy, self.layout.tile_width, self.layout.tile_height
         sheet.frames([frame], ACCENT, _OUTLINE)
         left, top, large = x + self._large_at[0], y + self._large_at[1], self.enlarged.layout
-        whole = replace(self.block.panels[self.enlarged.number], scale=self.panels[0].scale)
-        draw_mosaic(sheet, left, top, large, [whole.pooled(*large.cells)])
+        shown, whole = self.panels[self.enlarged.number], self.block.panels[self.enlarged.number]
+        whole = replace(shown, values=whole.values, hidden=whole.hidden, apart=large.keys.apart).pooled(*large.cells)
+        draw_mosaic(sheet, left, top, large, [whole])
+        write_asides(sheet, left, top, large, [whole])
         for i, line in enumerate(self.note):
             middle = y + _HEADER + self.layout.height + _OVER_NOTE + FOOT_LINE * (i + 0.5)
             sheet.write(x, middle, line, SMALL, colour=QUIET)

@@ -17,7 +17,7 @@ from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, heads
-from mhaviz.pages.colormaps import DIVERGING, INK
+from mhaviz.pages.colormaps import DIVERGING, INK, SINK
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.corpus_difference import ranking_table as models_table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
@@ -45,7 +45,7 @@ from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
-from mhaviz.views.colours import palette
+from mhaviz.views.colours import palette, sink_at_night
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
@@ -143,7 +143,7 @@ def _of_difference(
     numbers = [{"means": {"divergence": _numbers(own)}, "spreads": {}} for own in divergences]
     about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers, "notices": list(notices)}
     tables = [_table(table.heading, table)]
-    words = _words(difference_page(result), result.source)
+    words = _words(difference_page(result), result.source, style)
     return _contents(maps, style, about | {"tables": tables} | words, entry_of(result).formats)
 
 
@@ -166,9 +166,9 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         for kind in result.kinds
     ]
     page = head_statistics_page(result, order)
-    words = _words(page, result.source)
+    words = _words(page, result.source, style)
     if result.examples is not None:
-        of_maps = _words(_page_of(result.examples), result.source)
+        of_maps = _words(_page_of(result.examples.with_sinks()), result.source, style)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {
         "title": cut(harmless(style.title or str(page.title)), _TITLE),
@@ -186,6 +186,8 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     if examples and n_sentences > (n_shown := len({m.sentence for m in examples})):
         shown = f"the maps are those of {counted(n_shown, 'sentence')}, as examples"
         about["notices"] = [f"the numbers are means over {counted(n_sentences, 'sentence')}; {shown}"]
+    if result.examples is not None:
+        examples = result.examples.with_sinks().maps
     return _contents([[("weights", m)] for m in examples], style, about, entry_of(result).formats)
 
 
@@ -202,9 +204,10 @@ def _(result: Report, style: Style) -> Contents:
 
 def _of_attention(attention: Attention, style: Style, formats: Collection[str], **more: Any) -> Contents:
     """Return the page of an attention; ``more``: further items of the document; others as in ``_contents``."""
+    attention = attention.with_sinks()
     about = {
         "title": _title(attention.maps, attention.source.model, style),
-        **_words(_page_of(attention), attention.source),
+        **_words(_page_of(attention), attention.source, style),
         **more,
     }
     return _contents([[("weights", m)] for m in attention.maps], style, about, formats)
@@ -242,7 +245,7 @@ def _contents(
         "tables": [],
         "sort": None,
         **about,
-        "palettes": {"weights": _palettes(weights), "changes": _palettes(changes)},
+        "palettes": {"weights": _palettes(weights), "changes": _palettes(changes), "sinks": _palettes(SINK)},
         "scales": writer.described_scales,
         "tokens": writer.tokens,
         "maps": described,
@@ -323,6 +326,7 @@ class _Writer:
 
     def __init__(self, size: PageSize, families: dict[str, str], maps: Sequence[AttentionMap], style: Style) -> None:
         self._families, self._positions = families, style.positions
+        self._has_sinks_apart = style.has_sinks_apart
         self._scales = _PageScales.of(maps, style)
         cells = {id(m): (size.thumb, size.thumb) for m in maps if m.is_pooled}
         self._scales_of_thumbs = _PageScales.of(maps, style, cells) if cells else self._scales
@@ -364,6 +368,7 @@ class _Writer:
             "hiddenLater": m.kind == "masked" and (kept is None or kept.causal),
             "weighedBeyond": self._weighed_beyond(m),
             "begins": m.begins,
+            "sinks": list(m.sinks.keys) if m.sinks and self._has_sinks_apart else [],
             "parts": described,
             "precision": max(precisions),
             "call": kept and self._call(kept),
@@ -476,7 +481,7 @@ def _joined(tokens: Tokens) -> list[int]:
 def _palettes(colormap: str) -> list[str]:
     """Return the 256 colours of a colormap for light and for dark pages, in Base64."""
     light = palette(colormap)
-    dark = {INK: ink_at_night, DIVERGING: diverging_at_night}.get(colormap, lambda: light)()
+    dark = {INK: ink_at_night, DIVERGING: diverging_at_night, SINK: sink_at_night}.get(colormap, lambda: light)()
     return [base64.b64encode(colours.tobytes()).decode("ascii") for colours in (light, dark)]
 
 
@@ -519,10 +524,10 @@ def _page_of(attention: Attention) -> Page:
     return replace(attention_page(attention), remark=partial(reading_text, attention))
 
 
-def _words(page: Page, source: Source) -> dict[str, str]:
+def _words(page: Page, source: Source, style: Style) -> dict[str, str]:
     """Return how to read the maps, and where they come from."""
     cells = tuple(m.cells for block in heads(page.blocks) for m in block.maps)
-    reading = page.reading(Drawn(cells))
+    reading = page.reading(Drawn(cells, sinks="in grey, from 0 to 1" * style.has_sinks_apart))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
 
 

@@ -25,7 +25,7 @@ from mhaviz.pages.map_words import pooled_text
 from mhaviz.pages.panels import Panel, Scale, tile_titles
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
-from mhaviz.views.terminal.cells import CellKind, Cells, Colours
+from mhaviz.views.terminal.cells import HIDDEN, CellKind, Cells, Colours
 from mhaviz.views.terminal.safe_console import SafeConsole
 from mhaviz.views.text import isolated
 
@@ -45,6 +45,9 @@ _LEAST_LINES = 8  # least lines of a panel, however low the screen is
 _APART = 4  # columns between two positions, about
 _FEW = 16  # most rows that each have a label of their own
 _BETWEEN = 4  # least lines from one row label to the next
+
+_LEAST_SHARE, _MOST_SHARE = 4, 6  # columns of the terminal for a column that stands apart, "100%" or its label
+_BESIDE_APART = "│"
 
 _ARROWS = " ↓", " →"  # after the names of rows and columns
 
@@ -93,6 +96,7 @@ class GridLayout:
         panel_width: columns for a panel: its cells, or its title if that is wider.
         per_line: number of panels side by side.
         rows, columns: cells of a panel, fewer than tokens where the map is pooled.
+        apart: columns of the terminal for the keys that stand apart, before the cells.
         above: lines of labels above the cells; of several, each label is written downwards.
         labels: "tokens"; "positions" of the rows, where there is no room for tokens; "round", round positions along
             both sides of a pooled map; "columns", round positions along the columns alone, with tokens beside the rows.
@@ -107,6 +111,7 @@ class GridLayout:
     columns: int
     labels: Literal["tokens", "positions", "round", "columns"] = "tokens"
     above: int = 1
+    apart: int = 0
 
     @property
     def lines(self) -> list[range]:
@@ -168,57 +173,84 @@ class HeatGrid:
         return values or self._decide_blocks(width, abilities)
 
     def drawn(self, width: int, abilities: Abilities) -> list[Panel]:
-        """Return the panels as they are drawn, pooled to the cells of the layout."""
+        """Return the panels as they are drawn, pooled to the cells of the layout, without keys that stand apart."""
         layout = self.decide(width, abilities)
-        return [panel.pooled(layout.rows, layout.columns) for panel in self.panels]
+        return [self._pooled(panel, layout)[1] for panel in self.panels]
+
+    def _pooled(self, panel: Panel, layout: GridLayout) -> tuple[NDArray[np.float32], Panel]:
+        """Return the numbers of keys that stand apart, (rows, keys apart), and the panel of the others, both pooled."""
+        n_apart = len(self._apart)
+        pooled = panel.pooled(layout.rows, n_apart + layout.columns)
+        return pooled.values[:, :n_apart], replace(
+            pooled, values=pooled.values[:, n_apart:], apart=()
+        ) if n_apart else pooled
+
+    @property
+    def _apart(self) -> tuple[int, ...]:
+        """Keys that stand apart in all panels."""
+        return self.panels[0].apart
+
+    @property
+    def _others(self) -> list[int]:
+        return [key for key in range(len(self.keys)) if key not in self._apart]
+
+    @property
+    def _shares(self) -> list[str]:
+        """Labels of the keys that stand apart, each as wide as its column of the terminal."""
+        labels = _labels(self.keys, _MOST_SHARE) if self._apart else []
+        return [set_cell_size(labels[key], max(cell_len(labels[key]), _LEAST_SHARE)) for key in self._apart]
+
+    @property
+    def _apart_width(self) -> int:
+        return sum(map(cell_len, self._shares)) + len(_BESIDE_APART) * len(self._shares)
 
     def _decide_values(self, width: int, abilities: Abilities) -> GridLayout | None:
         """Return a layout with numbers in the cells, as wide as labels need unless fewer panels would fit side by side;
         None: there is no room."""
-        q_length, k_length = len(self.queries), len(self.keys)
-        if max(q_length, k_length) > VALUES_UP_TO:
+        q_length, k_length, apart = len(self.queries), len(self._others), self._apart_width
+        if max(q_length, k_length + len(self._apart)) > VALUES_UP_TO:
             return None
         label_width = self._with_names(min(self._longest(self.queries, width), max(width // 4, 4)))
         room = width - label_width - 1 + GAP
         least = max(4, *(panel.text_length for panel in self.panels)) + 1
         least += not abilities.colours  # a ramp character stands in for the colour
         title = self._longest_title(room - GAP)
-        fitting = self._abreast(room // (max(k_length * least, title) + GAP))
+        fitting = self._abreast(room // (max(k_length * least + apart, title) + GAP))
         if not fitting:
             return None
         widest = max(min(self._longest(self.keys, width) + 1, _WIDEST_CELL), least)
-        panels = ((w, max(k_length * w, title)) for w in range(widest, least - 1, -1))
+        panels = ((w, max(k_length * w + apart, title)) for w in range(widest, least - 1, -1))
         cell_width, panel_width = next((w, panel) for w, panel in panels if room // (panel + GAP) >= fitting)
-        return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length)
+        return GridLayout("values", cell_width, label_width, panel_width, fitting, q_length, k_length, apart=apart)
 
     def _decide_blocks(self, width: int, abilities: Abilities) -> GridLayout:
         """Return a layout with cells one character wide, pooled to the width of the terminal, or as wide as the keys'
         labels need where as many panels fit side by side."""
-        q_length, k_length = len(self.queries), len(self.keys)
+        q_length, k_length, apart = len(self.queries), len(self._others), self._apart_width
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
         label_width = min(together * (self._longest(self.queries, width) + 1) - 1, max(width // 4, 4))
-        by_position = max(q_length, 0 if self._numbered else k_length) > width - label_width - 1
+        by_position = max(q_length, 0 if self._numbered else k_length + apart) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
         label_width = self._with_names(label_width)
         most = max(width - label_width - 1, 1)
-        columns = min(k_length, most)
+        columns = min(k_length, max(most - apart, 1))
         rows = min(q_length, most) if by_position else q_length
-        panel_width = max(columns, self._longest_title(most))
+        panel_width = max(columns + apart, self._longest_title(most))
         fitting = self._abreast(max((most + GAP) // (panel_width + GAP), 1))
         if by_position:
-            return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, "positions")
-        widest = (most + GAP) // fitting - GAP
+            return GridLayout(cells, 1, label_width, panel_width, fitting, rows, columns, "positions", apart=apart)
+        widest = (most + GAP) // fitting - GAP - apart
         longest = 0 if self.keys.are_positions else self._longest(self.keys, width)
         cell_width, above = min(longest + 1, widest // columns, _WIDEST_CELL), 1
         if cell_width <= min(longest, _SHORT):  # no room for words in lines
             downwards = [_letters(label) for label in self._labels(self.keys, _DOWN)] if longest else []
-            apart = max((cell_len(letter) for letters in downwards for letter in letters), default=0) + 1
-            cell_width = apart if 1 < apart <= cell_width else 1
+            letter = max((cell_len(letter) for letters in downwards for letter in letters), default=0) + 1
+            cell_width = letter if 1 < letter <= cell_width else 1
             above = max(map(len, downwards)) if cell_width > 1 else 1
-        panel_width = max(panel_width, columns * cell_width)
-        return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns, above=above)
+        panel_width = max(panel_width, columns * cell_width + apart)
+        return GridLayout(cells, cell_width, label_width, panel_width, fitting, rows, columns, above=above, apart=apart)
 
     def _abreast(self, fitting: int) -> int:
         """Return the number of panels side by side, so that ``across`` panels take as few lines, equally full."""
@@ -260,7 +292,7 @@ class HeatGrid:
         ends = [name and name + arrow for name, arrow in zip(self.names, _ARROWS, strict=True)]
         corner = [Segment(end.rjust(layout.label_width) + " ", DIM) for end in ends]
         width, labels = layout.panel_width, list(self._row_labels(layout))
-        headers = [list(Segment.simplify(_filled(line, width, DIM))) for line in self._headers(layout)]
+        headers = [list(Segment.simplify(_filled(line, width, DIM))) for line in self._all_headers(layout)]
         for first in range(0, len(self.panels), layout.per_line):
             panels = self.panels[first : first + layout.per_line]
             if first:
@@ -270,18 +302,37 @@ class HeatGrid:
             for i, header in enumerate(headers):
                 left = corner[1] if i == layout.above - 1 else Segment(" " * (layout.label_width + 1))
                 yield [left, *_beside([header] * len(panels))]
-            pooled = (panel.pooled(layout.rows, layout.columns) for panel in panels)
-            shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for panel in pooled]
+            pooled = [self._pooled(panel, layout) for panel in panels]
+            shown = [Cells(panel, layout.cells, layout.cell_width, abilities.colours) for _, panel in pooled]
             for label, rows in labels:
                 left = Segment(" " * (layout.label_width - Segment.get_line_length(label)))
-                yield [left, *label, Segment(" "), *_beside(_filled(cells.line(rows), width) for cells in shown)]
+                lines = (
+                    [*self._before(apart[rows]), *cells.line(rows)]
+                    for (apart, _), cells in zip(pooled, shown, strict=True)
+                )
+                yield [left, *label, Segment(" "), *_beside(_filled(line, width) for line in lines)]
+
+    def _before(self, numbers: NDArray[np.float32]) -> Iterator[Segment]:
+        """Yield the numbers of keys that stand apart, (rows, keys apart), before the cells of a line: their means."""
+        for values, label in zip(numbers.T, self._shares, strict=True):
+            text = HIDDEN if np.isnan(values).all() else f"{np.nanmean(values):.0%}"
+            yield from (Segment(text.rjust(cell_len(label))), Segment(_BESIDE_APART, DIM))
+
+    def _all_headers(self, layout: GridLayout) -> Iterator[list[Segment]]:
+        """Yield the lines above a panel, with the labels of keys that stand apart in the last."""
+        headers = list(self._headers(layout))
+        names = " ".join([*self._shares, ""])
+        for i, line in enumerate(headers, 1):
+            yield [Segment(names if i == len(headers) else " " * layout.apart, DIM)] * bool(self._apart) + line
 
     def _headers(self, layout: GridLayout) -> Iterator[list[Segment]]:
         """Yield the lines above the cells of a panel: dim, or, where there are special tokens, only these dim."""
         if layout.cell_width == 1:
             yield [self._positions(layout)]
             return
-        labels, width, special = self._key_labels(layout), layout.cell_width, self.keys.tokens.special
+        whole, width = self._key_labels(layout), layout.cell_width
+        labels = [whole[key] for key in self._others]
+        special = [place for place, key in enumerate(self._others) if key in self.keys.tokens.special]
         if layout.above > 1:
             ends = ([*[""] * layout.above, *_letters(label)][-layout.above :] for label in labels)
             lines = list(zip(*ends, strict=True))
@@ -306,7 +357,7 @@ class HeatGrid:
             room = len(f"{self.keys.end:,}") + _APART
             placed = _round_labels(self.keys.edges, columns // room)
         else:
-            edges = self.keys.start + cell_edges(len(self.keys), columns)
+            edges = self.keys.start + np.array(self._others)[cell_edges(len(self._others), columns)[:-1]]
             placed = ((cell, str(edges[cell])) for cell in range(0, columns, every(columns, columns // 4)))
         header = ""
         for column, label in placed:
@@ -354,7 +405,7 @@ class HeatGrid:
                 sides = {"queries and keys": self.keys}
             yield from ((_ends(name, axis), " ") for name, axis in sides.items() if not _ends_are_bare(axis))
             return
-        pooled = pooled_text(len(self.queries), len(self.keys), layout.rows, layout.columns)
+        pooled = pooled_text(len(self.queries), len(self._others), layout.rows, layout.columns)
         if pooled:
             text = f"{pooled} values" + "; labels are positions" * (not self._numbered)
             yield text.split(" "), " "

@@ -118,7 +118,10 @@ class HeadsView:
         """
         width, abilities, layout, m = self._options.max_width, self._abilities, None, block.maps[0]
         has_scale = m.quantity.is_signed or not self.share_scale
-        panels = [replace(one, title=f"{one.title} {one.aside}".rstrip()) for one in self._scales.panels(block)]
+        panels = [
+            replace(one, title=f"{one.title} {one.aside_short or one.aside}".rstrip())
+            for one in self._scales.panels(block)
+        ]
         with_values |= has_scale
         grid = HeatGrid(panels, block.rows, block.columns, with_values, None, block.across, positions=self._positions)
 
@@ -126,7 +129,7 @@ class HeadsView:
             return grid.decide(width, abilities)
 
         lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
-        if has_scale and lacks_legend:
+        if has_scale and lacks_legend and not panels[0].apart:
             height = self._console.height if self._console.file.isatty() else None
             layout = long_layout(m, width, height, abilities, [panel.title for panel in panels])
         if room is not None:

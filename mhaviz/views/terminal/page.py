@@ -17,6 +17,7 @@ from mhaviz.pages.blocks import (
     matrices,
 )
 from mhaviz.pages.labels import harmless, visible
+from mhaviz.pages.map_words import sinks_texts
 from mhaviz.views.scales import resolve
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
@@ -39,7 +40,7 @@ class PageView:
         page, scales = self.page, resolve(self.page, {}, self.style)
         abilities = Abilities.of(console, options)
         used, left_out = 0, 0
-        drawn = Drawn((), (), HIDDEN, False, self.style.ends if abilities.colours else None)
+        drawn = Drawn((), (), HIDDEN, False, ends=self.style.ends if abilities.colours else None)
         remark = harmless(page.reading(drawn))
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
@@ -79,6 +80,8 @@ class PageView:
             yield more_text(counted(left_out, "panel"))
         if remark and not (view and view.share_scale):
             yield Line(remark, DIM)
+        if self.style.has_sinks_apart:
+            yield from (Line(text) for text in sinks_texts([m for block in of_heads for m in block.maps]))
         yield Line(visible(page.footnote), DIM)
 
     def without_pictures(self) -> "PageView | None":

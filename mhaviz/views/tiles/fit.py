@@ -35,6 +35,7 @@ _LARGE_UP_TO, _SMALL_UP_TO = 2, 16  # most tiles of a page that are large, and t
 _LEAST_SIDE = 1.2  # inches of a tile, unless its cells would be larger than those of a short text
 _LEAST_SHARED = 0.3  # most inches of a tile below which its cells do not share pixels
 _NEARLY = 0.8  # share of the largest size of tiles from which on whole rows are worth it
+_APART, _THINLY = 4 / POINTS, 2 / POINTS  # inches of columns apart, at least, and of the gap; in tiles without labels
 _EMPTY = 4.0  # penalty of a page if all its places were empty
 
 
@@ -66,6 +67,7 @@ class Space:
         text_length: characters of the longest number in a cell; 0: numbers are not written.
         values_up_to: most rows or columns with numbers in the cells.
         strengths: number of each column, (columns,); the largest have labels first. None: every so many columns have.
+        apart: columns that stand apart at the left, and are never pooled.
     """
 
     ruler: Ruler
@@ -94,6 +96,16 @@ class Space:
     text_length: int = 4
     values_up_to: float = VALUES_UP_TO
     strengths: NDArray[np.float32] | None = None
+    apart: tuple[int, ...] = ()
+
+    @property
+    def least_apart(self) -> float:
+        """Least inches of a column apart, and of the gap beside it."""
+        return snap(_APART if self.has_labels else _THINLY, self.dpi)
+
+    def of_apart(self, cell: float) -> float:
+        """Return the inches of all columns apart, with their gap, where other cells have ``cell`` inches."""
+        return (len(self.apart) * max(cell, self.least_apart) + self.least_apart) if self.apart else 0.0
 
     @property
     def beside_name(self) -> float:
@@ -118,7 +130,8 @@ def lay_out(n_tiles: int, rows: Axis, columns: Axis, space: Space) -> Layout:
         share = math.ceil(max(lengths) / (min(_tile_of(n_tiles), space.tile) * space.dpi))
     while True:
         room = -(-max(lengths) // share)
-        down, across = (even_number(length, room) for length in lengths)
+        down = even_number(lengths[0], room)
+        across = len(space.apart) + even_number(lengths[1] - len(space.apart), room)
         layout = _of_cells(n_tiles, sides, (down, across), space)
         fits = layout.width <= space.width and layout.height <= space.height
         if fits or min(layout.queries.cell, layout.keys.cell) * space.dpi > 1.5 or room <= least * space.dpi:
@@ -157,14 +170,15 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         """
         beside = (space.width - left + space.gap) / columns - space.gap
         below = (space.height - under) / -(-n_tiles // columns) - space.title - space.below
-        across = min(space.larger, max(beside, least) / (k_cells * width))
+        across = min(space.larger, _enlarged(max(beside, least), k_cells, width, space))
         down = min(across, max(below, least) / (q_cells * height))
         return down, across if space.stretches else down
 
     most = max(int(space.width * dpi / (k_cells + space.gap * dpi)), 1)  # with cells of one pixel
     if labelled or space.larger > 1:  # on a page of a given width, cells share pixels
         most = n_tiles
-    tile = k_cells * width + space.gap, q_cells * height + space.below + space.title
+    wide = (k_cells - len(space.apart)) * width + space.of_apart(width)
+    tile = wide + space.gap, q_cells * height + space.below + space.title
     if space.columns is not None:
         columns = min(space.columns, n_tiles)
     elif space.fills:
@@ -187,7 +201,14 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         columns,
         -(-n_tiles // columns),
         Side(q_cells, height, space.left),
-        Side(k_cells, width, 0.0),
+        Side(
+            k_cells,
+            width,
+            0.0,
+            apart=space.apart,
+            apart_cell=max(width, space.least_apart) if space.apart else 0.0,
+            apart_gap=space.least_apart if space.apart else 0.0,
+        ),
         gap=space.gap,
         names=space.names,
         pooled=pooled_text(len(sides[0]), len(sides[1]), q_cells, k_cells) if sides[0].cells is None else "",
@@ -195,6 +216,16 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         below=space.below,
     )
     return _with_labels(layout, sides, space) if space.has_labels else layout
+
+
+def _enlarged(length: float, cells: int, cell: float, space: Space) -> float:
+    """Return by how much cells of ``cell`` inches are enlarged, so that a side of ``cells`` has this length."""
+    if not space.apart:
+        return length / (cells * cell)
+    scale = (length - space.least_apart) / (cells * cell)
+    if scale * cell >= space.least_apart:
+        return scale
+    return (length - space.of_apart(0.0)) / ((cells - len(space.apart)) * cell)
 
 
 def _with_labels(layout: Layout, sides: tuple[Axis, Axis], space: Space) -> Layout:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Matrices
 from mhaviz.results.attention import AttentionMap
 from mhaviz.views.measures import MARGIN, PAGE_WIDTH
+from mhaviz.views.scales import columns_apart
 from mhaviz.views.style import ROOMS
 from mhaviz.views.tiles.fit import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, THUMB, Space, lay_out
 from mhaviz.views.tiles.labels import LABELS_UP_TO, LEAST_LABEL, MOST_LABEL, lacks_labels
@@ -40,6 +41,7 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         names=block.names,
         text_length=room.text_length if numbers else 0,
         strengths=_strengths(block.maps) if longest <= LABELS_UP_TO else None,
+        apart=columns_apart(block, style),
     )
     if style.width is not None:  # a narrow page grows in height, as tiles would be tiny
         column = ROOMS["column"][1] / room.stacked - _TITLED if style.is_narrow else 0.0
@@ -68,7 +70,8 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         page = replace(space, height=PAGE_WIDTH / room.stacked, fills=True)
         layout = next(whole, None) or lay_out(n_heads, m.rows, m.columns, page)
     if room.like:  # heads with the same number stand above each other
-        layout = layout.spread(max(one.keys.cells for one in room.like) * layout.keys.cell + layout.gap)
+        widest = max(replace(one.keys, cell=layout.keys.cell).length for one in room.like)
+        layout = layout.spread(widest + layout.gap)
     return layout
 
 
@@ -84,6 +87,6 @@ def _aligned(space: Space, room: Room) -> Space:
     left = max(layout.queries.room for layout in room.like)
     columns = max(layout.columns for layout in room.like)
     if room.style.width is not None:  # the longest map fits beside the widest labels
-        longest = max(layout.keys.cells for layout in room.like)
-        cells.append(((space.width - left + GAP) / columns - GAP) / longest)
+        across = (space.width - left + GAP) / columns - GAP
+        cells.append(min((across - one.keys.begin) / (one.keys.cells - len(one.keys.apart)) for one in room.like))
     return replace(space, cell=min(cells), left=left, columns=columns)

@@ -10,7 +10,7 @@ from mhaviz.pages.labels import every
 from mhaviz.results.axis import Axis
 from mhaviz.views.measures import POINTS
 from mhaviz.views.tiles.layout import GAP, Mark, Side
-from mhaviz.views.tiles.places import middles, row_starts
+from mhaviz.views.tiles.places import row_starts
 
 LABELS_UP_TO = 60  # most tokens of an axis with a label each
 LEAST_LABEL, MOST_LABEL = 6.0, 8.0  # font sizes in points; labels without room for the least are left out or cut
@@ -89,6 +89,7 @@ def marks_of(
     columns = _chosen(axes[1], sides[1], size, ruler, False, strengths)
     if axes[0].is_same(axes[1]):
         rows = columns = rows if len(rows) < len(columns) else columns
+    columns = _naming_apart(columns, axes[1], sides[1], size)
     return (
         _marks(axes[0], sides[0], size, ruler, rows),
         _within(_marks(axes[1], sides[1], size, ruler, columns), axes[1], sides[1], size, ruler),
@@ -108,7 +109,7 @@ def _chosen(
         return starts
     if step == 1 or strengths is None or length > LABELS_UP_TO:
         return range(0, length, step)
-    places = np.array(middles(length, side.cells, range(length))) * side.cell
+    places = np.array(side.middles(range(length), length))
     chosen: list[int] = []
     for i in np.argsort(-strengths, kind="stable").tolist():
         if all(abs(places[i] - places[j]) >= line for j in chosen):
@@ -126,13 +127,28 @@ def _round_positions(edges: NDArray[np.int64], length: float, size: float, ruler
     return range(-(-start // step) * step, end, step) or range(start, start + 1)
 
 
+def _naming_apart(chosen: Sequence[int], axis: Axis, side: Side, size: float) -> Sequence[int]:
+    """Return the chosen columns with all that stand apart, in the order of the page, and none too near to them."""
+    if not side.apart:
+        return chosen
+    line, length = size * 1.05 / POINTS, len(axis.tokens)
+    places = dict(zip(range(length), side.middles(range(length), length), strict=True))
+    named = list[int]()
+    for i in (*side.apart, *(i for i in chosen if i not in side.apart)):
+        if not named or places[i] - places[named[-1]] >= line - 1e-6:
+            named.append(i)
+    return named
+
+
 def _marks(axis: Axis, side: Side, size: float, ruler: Ruler, chosen: Sequence[int]) -> tuple[Mark, ...]:
     """Return the labels of the ``chosen`` tokens or positions."""
     if has_labels(axis):
         labels = ruler.labels(axis.tokens.texts, axis.start, axis.tokens.counts)
-        places, special = middles(len(axis.tokens), side.cells, chosen), set(axis.tokens.special)
-        return tuple(Mark(at * side.cell, labels[i], i in special) for at, i in zip(places, chosen, strict=True))
+        places, special = side.middles(chosen, len(axis.tokens)), set(axis.tokens.special)
+        return tuple(Mark(at, labels[i], i in special) for at, i in zip(places, chosen, strict=True))
     edges = axis.pooled(side.cells).edges
+    if side.apart:
+        return tuple(Mark(at, f"{i:,}") for at, i in zip(side.middles(chosen, len(axis.tokens)), chosen, strict=True))
     places = (np.interp(np.asarray(chosen) + 0.5, edges, np.arange(len(edges))) * side.cell).tolist()
     return tuple(Mark(place, f"{i:,}") for place, i in zip(places, chosen, strict=True))
 

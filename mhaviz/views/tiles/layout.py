@@ -1,5 +1,6 @@
 """Layout of tiles: the places of matrices of one shape and of their labels, in inches, before anybody draws them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,17 +37,38 @@ class Side:
         cell: inches of a cell.
         room: inches for the labels and the name of the axis.
         marks: labels, thinned out until none overlap.
+        apart: tokens whose cells stand apart, before all others, in this order.
+        apart_cell, apart_gap: inches of such a cell, and between these cells and the others.
     """
 
     cells: int
     cell: float
     room: float
     marks: tuple[Mark, ...] = ()
+    apart: tuple[int, ...] = ()
+    apart_cell: float = 0.0
+    apart_gap: float = 0.0
+
+    @property
+    def begin(self) -> float:
+        """Inches from the first cell to the first that does not stand apart."""
+        return len(self.apart) * self.apart_cell + self.apart_gap
 
     @property
     def length(self) -> float:
         """Length of all cells, in inches."""
-        return self.cells * self.cell
+        return self.begin + (self.cells - len(self.apart)) * self.cell
+
+    def middles(self, chosen: Sequence[int], length: int) -> list[float]:
+        """Return the middle of the cell of each of the ``chosen`` of ``length`` tokens, in inches from the first."""
+        if not self.apart:
+            return [middle * self.cell for middle in middles(length, self.cells, chosen)]
+        n_apart = len(self.apart)
+        others = [token for token in range(length) if token not in self.apart]
+        of_others = middles(len(others), self.cells - n_apart, range(len(others)))
+        places = {token: (rank + 0.5) * self.apart_cell for rank, token in enumerate(self.apart)}
+        places |= {token: self.begin + middle * self.cell for token, middle in zip(others, of_others, strict=True)}
+        return [places[token] for token in chosen]
 
     def span(self, tokens: range, length: int) -> tuple[float, float]:
         """Return where the cells of these ``tokens``, of ``length``, begin, and their length, in inches."""

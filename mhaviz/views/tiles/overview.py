@@ -6,6 +6,7 @@ from dataclasses import replace
 from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.peaks import most_peaked
 from mhaviz.views.measures import SMALL, snap
+from mhaviz.views.scales import columns_apart
 from mhaviz.views.style import Style
 from mhaviz.views.tiles.fit import Space, lay_out
 from mhaviz.views.tiles.labels import BESIDE_LABEL
@@ -17,7 +18,7 @@ _FEW = 12  # most heads that each have labels
 _MANY = 16  # heads from which on the enlarged map stands below
 _TOKEN, _LEAST, _MORE, _MOST = 0.1, 1.8, 2.3, 3.4  # inches of a token of the enlarged map, and limits of its side
 _SMALL_SIDE, _SMALL_BESIDE = 0.7, 0.35  # most inches of a small map, and least beside the enlarged one
-_GAP = 0.027  # inches between two heads
+_GAP, _WIDE_GAP = 0.027, 0.07  # inches between two heads, and between two with columns that stand apart in each
 _LABELS = 1.5  # inches for labels of the enlarged map
 
 
@@ -35,11 +36,11 @@ def is_film(block: Matrices) -> bool:
 def overview_layout(block: Matrices, room: Room) -> Layout:
     """Lay out the small maps, and the enlarged map in the width that they leave, or below them."""
     m, dpi, n_columns = block.maps[0], room.style.pixels, block.most_across
-    longest = max(len(m.rows), len(m.columns))
+    longest, apart = max(len(m.rows), len(m.columns)), columns_apart(block, room.style)
 
     def enlarged(side: float) -> Layout:
-        space = Space(room.ruler, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, cell=side / longest)
-        return lay_out(1, m.rows, m.columns, space)
+        space = Space(room.ruler, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, apart=apart)
+        return lay_out(1, m.rows, m.columns, replace(space, cell=(side - space.of_apart(0.0)) / longest))
 
     least = min(max(longest * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
@@ -47,7 +48,7 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
     free = (room.style.across - beside - least - BETWEEN) / n_columns  # beside the enlarged map
     is_beside = not room.style.is_narrow and n_columns <= _MANY and free >= _SMALL_BESIDE
     left = max(room.ruler.width("head", SMALL), NAME + room.ruler.width("99", SMALL)) + BESIDE_LABEL
-    gap = snap(_GAP, dpi)
+    gap = snap(_WIDE_GAP if apart else _GAP, dpi)
     space = Space(
         room.ruler,
         dpi,
@@ -63,6 +64,7 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
         below=gap,
         has_labels=False,
         names=("", ""),
+        apart=apart,
     )
     small = lay_out(len(block.panels), m.rows, m.columns, space)
     free = room.style.across - (small.width + BETWEEN if is_beside else 0.0)

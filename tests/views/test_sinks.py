@@ -1,0 +1,143 @@
+"""Sinks stand apart, with a scale of their own, in every medium; without sinks, or with ``sinks="in"``, all is as it is
+for keys like any others."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from drawn import images, texts
+from made import made_map
+from shown import heatmap_figure, heatmap_view
+
+from mhaviz.pages.attention import attention_page
+from mhaviz.pages.blocks import matrices
+from mhaviz.pages.panels import SINK_SCALE
+from mhaviz.pages.weight_range import darkest_from
+from mhaviz.results.attention import Attention
+from mhaviz.results.quantity import NORM
+from mhaviz.results.result import Source
+from mhaviz.views.html.contents import contents_of
+from mhaviz.views.scales import resolve
+from mhaviz.views.style import Style
+
+N, CLS = 20, 0.5
+
+
+def attention_of(*maps):
+    return Attention(Source("made by a test"), maps)
+
+
+def bidirectional(n=N, heads=2, **more):
+    """All queries give half of their weight to the first token, and the rest to others at random."""
+    rest = np.random.default_rng(0).dirichlet(np.ones(n - 1), (heads, n)) * (1 - CLS)
+    weights = np.concatenate([np.full((heads, n, 1), CLS), rest], axis=2).astype(np.float32)
+    tokens = ["[CLS]", *(f"w{i}" for i in range(1, n))]
+    return made_map(tokens, tokens, weights, special_queries=(0,), special_keys=(0,), **more)
+
+
+def causal(n=N):
+    """Queries give what they do not need to the first token, and to a full stop, once they see it."""
+    weights = np.tril(np.full((2, n, n), 0.1 / n))
+    weights[:, 9:, 9] = 0.3
+    weights[:, :, 0] = 0
+    weights[:, :, 0] = 1 - weights.sum(axis=2)
+    tokens = [f"w{i}" if i != 9 else "." for i in range(n)]
+    return made_map(tokens, tokens, weights.astype(np.float32), "masked")
+
+
+def others_of(m, sinks):
+    """The map without columns of sinks, for which nothing but the old rule decides a scale."""
+    kept = [j for j in range(len(m.keys)) if j not in sinks]
+    return made_map(m.queries, [m.keys[j] for j in kept], m.weights[:, :, kept], "other")
+
+
+@pytest.mark.parametrize(("m", "sinks"), [(bidirectional(), (0,)), (causal(), (0, 9))])
+def test_the_scale_is_that_of_the_other_columns_in_all_media(show, m, sinks):
+    attention = attention_of(m)
+    high = darkest_from([others_of(m, sinks)])
+    sheet = heatmap_figure(attention, Style(dpi=40))
+    for image, greys in zip(images(sheet, "L0 H"), images(sheet, "sinks of L0 H"), strict=True):
+        np.testing.assert_allclose(image.get_clim(), (0, high), rtol=1e-6)
+        assert greys.get_clim() == (0, 1)
+        assert greys.get_array().shape == (N, len(sinks))
+        assert image.get_array().shape == (N, N - len(sinks))
+    first = images(sheet, "sinks of L0 H0")[0].get_array()
+    np.testing.assert_array_equal(np.ma.filled(first, np.nan)[9:], m.weights[0][9:, sinks])
+    document = contents_of(attention, Style()).document
+    assert document["scales"][0]["high"] == pytest.approx(high)
+    assert [described["sinks"] for described in document["maps"]] == [list(sinks)]
+    assert re.search(rf"█ (≥ )?{high:.3g}[ ,]", show(heatmap_view(attention), 100))
+
+
+def test_shares_names_and_a_bar_say_what_grey_columns_are():
+    sheet = heatmap_figure(attention_of(bidirectional()), Style(dpi=40))
+    shown = texts(sheet)
+    assert shown.count("[CLS] 50%") == 2
+    assert shown.count("[CLS]") == 1 + sheet_columns(sheet)
+    assert "sink" in shown
+    assert any(
+        re.search(r"sink: \[CLS\] 50% of all weight \(10\.0 × uniform; next: w\d+ \d\.\d\)", text) for text in shown
+    )
+
+
+def sheet_columns(sheet):
+    """How many heads stand side by side."""
+    return len({image.get_extent()[0] for image in images(sheet, "L0 H")})
+
+
+@pytest.mark.parametrize(
+    ("m", "style"),
+    [
+        (bidirectional(), Style(dpi=40, sinks="in")),
+        (bidirectional(), Style(dpi=40, vmax=0.9)),
+        (replace(bidirectional(), quantity=NORM), Style(dpi=40)),
+        (bidirectional(to_special=np.zeros(2, np.float32)), Style(dpi=40)),
+        (bidirectional(5), Style(dpi=40)),
+        (made_map("abcdefgh", "abcdefgh", np.full((2, 8, 8), 1 / 8, np.float32)), Style(dpi=40)),
+    ],
+)
+def test_else_all_columns_share_a_scale(show, m, style):
+    sheet = heatmap_figure(attention_of(m), style)
+    assert images(sheet, "sinks of") == []
+    assert [image.get_array().shape for image in images(sheet, "L0 H")] == [m.weights[0].shape] * 2
+    assert not any("sink" in text for text in texts(sheet))
+    assert contents_of(attention_of(m), style).document["maps"][0]["sinks"] == []
+    printed = show(heatmap_view(attention_of(m), style), 100)
+    assert "│" not in printed
+    assert "sink" not in printed
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(20, 20), (10, 8), (7, 3)])
+def test_a_pooled_panel_never_mixes_sinks_with_other_columns(rows, columns):
+    page = attention_page(attention_of(causal()))
+    (block,) = matrices(page.blocks)
+    for panel in resolve(page, {}, Style()).panels(block):
+        pooled = panel.pooled(rows, columns)
+        assert (pooled.values.shape, pooled.apart) == ((rows, columns), (0, 1))
+        starts = [row * N // rows for row in range(rows)]
+        np.testing.assert_array_equal(pooled.values[:, 0], np.maximum.reduceat(panel.values[:, 0], starts))
+        assert np.nanmax(pooled.values[:, 2:]) == np.float32(0.1 / N)
+        assert [pooled.scale_of(column) == SINK_SCALE for column in range(3)] == [True, True, False]
+        again = pooled.pooled(rows, columns)
+        np.testing.assert_array_equal(again.values, pooled.values)
+
+
+@pytest.mark.parametrize("colour", [None, "truecolor"])
+@pytest.mark.parametrize("n", [10, N, 90])
+def test_a_terminal_has_the_share_of_each_row_before_it(show, n, colour):
+    printed = show(heatmap_view(attention_of(bidirectional(n, heads=1))), 100, colour)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", printed)
+    rows = [line for line in plain.splitlines() if "│" in line]
+    assert len(rows) == (n if colour is None or n == 10 else -(-n // 2))
+    assert all(re.search(r" 50%│", line) for line in rows)
+    assert max(map(len, plain.splitlines())) <= 100
+    assert re.search(rf"(?m)^sink: \[CLS\] 50% of all weight \({n / 2:.1f} × uniform; next: w\d+ \d\.\d\)$", plain)
+
+
+def test_of_many_texts_a_line_says_where_there_are_sinks(show):
+    maps = [bidirectional(sentence=i) for i in range(6)]
+    printed = show(heatmap_view(attention_of(*maps[:2])), 100)
+    assert "sentence 1, sink: [CLS] 50%" in printed
+    printed = show(heatmap_view(attention_of(*maps)), 100)
+    assert "sinks: [CLS] in 6 of 6 texts, 50% of their weight on average" in printed
