@@ -141,3 +141,10 @@ def test_of_many_texts_a_line_says_where_there_are_sinks(show):
     assert "sentence 1, sink: [CLS] 50%" in printed
     printed = show(heatmap_view(attention_of(*maps)), 100)
     assert "sinks: [CLS] in 6 of 6 texts, 50% of their weight on average" in printed
+
+
+def test_in_a_column_fewer_heads_side_by_side_spare_the_pooling_that_sinks_would_need():
+    sheet = heatmap_figure(attention_of(bidirectional(73, heads=12)), Style(width=3.3))
+    assert {image.get_array().shape for image in images(sheet, "L0 H")} == {(73, 72)}
+    assert {image.get_array().shape for image in images(sheet, "sinks of")} == {(73, 1)}
+    assert 1 < sheet_columns(sheet) < 4

@@ -119,7 +119,19 @@ def lay_out(n_tiles: int, rows: Axis, columns: Axis, space: Space) -> Layout:
     Where space is short, cells get fewer pixels, down to one, and then cells of the map are pooled: always equally many
     together, as unequal numbers would show as stripes. The tokens of a whole map, and of a short part that is not
     pooled, have labels, thinned out where there are many. Other parts and pooled maps have positions.
+
+    In the column of a paper, fewer tiles stand side by side where only columns apart take the room of unpooled cells.
     """
+    layout = _lay_out(n_tiles, rows, columns, space)
+    if not (space.apart and space.column and layout.pooled):
+        return layout
+    trials = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1))
+    fewer = (_lay_out(n_tiles, rows, columns, trial) for trial in trials)
+    return next((one for one in fewer if not one.pooled and one.height <= space.column), layout)
+
+
+def _lay_out(n_tiles: int, rows: Axis, columns: Axis, space: Space) -> Layout:
+    """Lay out tiles side by side as the space says, or as many as it chooses."""
     sides, lengths, share = (rows, columns), (len(rows), len(columns)), 1
     least = min(space.least_tile, _LEAST_SHARED)
     if space.shape is not None:
