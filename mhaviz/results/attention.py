@@ -232,6 +232,7 @@ class AttentionMap(Result):
             columns=columns.axis,
             summary=None,
             queries_and_keys=None,
+            sinks=None,
         )
 
     def to_attention(self) -> "Attention":

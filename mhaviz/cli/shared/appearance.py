@@ -24,9 +24,7 @@ class PictureOptions:
             "--for", metavar="slide|column|page", help="Fits a slide, column or page: in files, or a PDF's pages."
         ),
     ] = None
-    dpi: Annotated[
-        int | None, look_option(help="Pixels per inch: 150, on paper 300.", show_default=False)
-    ] = Style.dpi
+    dpi: Annotated[int | None, look_option(help="Pixels per inch: 150, on paper 300.", show_default=False)] = Style.dpi
     width: Annotated[
         Any,
         look_option(

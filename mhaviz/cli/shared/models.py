@@ -98,7 +98,7 @@ class ModelOptions:
         typer.Option(
             metavar="NAME|FILE",
             help="random (the default); translation (bundled); a file saved by mhaviz train; a file with parameters, "
-            "FILE#NAME if it has several attentions; a transformers folder or hub id, such as gpt2 or gpt2@REVISION.",
+            "FILE#NAME of several; a transformers folder or hub id, as gpt2@REVISION.",
             show_default=False,
         ),
     ] = RANDOM

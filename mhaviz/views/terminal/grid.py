@@ -197,7 +197,7 @@ class HeatGrid:
     @property
     def _shares(self) -> list[str]:
         """Labels of the keys that stand apart, each as wide as its column of the terminal."""
-        labels = _labels(self.keys, _MOST_SHARE) if self._apart else []
+        labels = self._labels(self.keys, _MOST_SHARE) if self._apart else []
         return [set_cell_size(labels[key], max(cell_len(labels[key]), _LEAST_SHARE)) for key in self._apart]
 
     @property
