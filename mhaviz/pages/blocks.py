@@ -191,6 +191,17 @@ class Table(Block):
         ]
 
 
+class _Illustration(Block):
+    """A picture of numbers, which a medium without pictures lists."""
+
+    table: Table
+
+    @property
+    def as_table(self) -> Table:
+        """The same numbers, listed."""
+        return self.table
+
+
 @dataclass(frozen=True)
 class Series:
     """One line of a plot.
@@ -253,7 +264,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Curves(Block):
+class Curves(_Illustration):
     """Plots side by side.
 
     Attributes:
@@ -265,11 +276,6 @@ class Curves(Block):
     table: Table
 
     is_explained = True
-
-    @property
-    def as_table(self) -> Table:
-        """The same numbers, listed."""
-        return self.table
 
     @property
     def n_pieces(self) -> int:
@@ -306,7 +312,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots(Block):
+class Dots(_Illustration):
     """Dot plot of ranked numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
 
     Attributes:
@@ -326,11 +332,6 @@ class Dots(Block):
     shared: tuple[Dot, ...] = ()
 
     is_explained = True
-
-    @property
-    def as_table(self) -> Table:
-        """The same numbers, listed."""
-        return self.table
 
     @property
     def n_pieces(self) -> int:
@@ -354,7 +355,7 @@ class Dots(Block):
 
 
 @dataclass(frozen=True)
-class Flow(Block):
+class Flow(_Illustration):
     """Flow chart of the steps through a layer: boxes, with an arrow from each step to those that read its tensor.
 
     Attributes:
@@ -371,11 +372,6 @@ class Flow(Block):
     table: Table
     before: tuple[TraceStep, ...] = ()
     after: tuple[TraceStep, ...] = ()
-
-    @property
-    def as_table(self) -> Table:
-        """The same numbers, listed."""
-        return self.table
 
     @property
     def n_pieces(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.colormaps import DIVERGING, INK
-from mhaviz.views.measures import MARGIN, PAGE_WIDTH
+from mhaviz.views.measures import BODY, MARGIN, PAGE_WIDTH, SMALL
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
 _NARROW = 6.5  # inches
@@ -113,7 +113,17 @@ class Style:
     @property
     def pixels(self) -> int:
         """Pixels an inch."""
-        return self.dpi or (_OF_PAPER if self.room in ("column", "page") else _ON_SCREEN)
+        return self.dpi or (_OF_PAPER if self.is_printed else _ON_SCREEN)
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether the picture is for the column or page of a paper."""
+        return self.room in ("column", "page")
+
+    @property
+    def has_small_letters(self) -> bool:
+        """Whether subscripts beside letters of the chosen size would be too small to be read."""
+        return (self.font_size or BODY) < SMALL
 
     @property
     def has_sinks_apart(self) -> bool:

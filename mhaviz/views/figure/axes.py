@@ -19,7 +19,6 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import as_written
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.figure.sheet import QUIET, mapped
-from mhaviz.views.measures import BODY, SMALL
 from mhaviz.views.scales import resolve_maps
 from mhaviz.views.style import Style
 from mhaviz.views.tiles.labels import has_labels, marks_of
@@ -52,7 +51,7 @@ def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, 
         )
     ((m, panel),) = panels
     fonts = Fonts.covering([*m.queries, *m.keys, m.module, style.title or ""])
-    fonts = replace(fonts, positions=style.positions, on_paper=(style.font_size or BODY) < SMALL)
+    fonts = replace(fonts, positions=style.positions, on_paper=style.has_small_letters)
     size: dict[str, Any] = {} if style.font_size is None else {"fontsize": style.font_size}
     font: dict[str, Any] = {
         "fontfamily": [*matplotlib.rcParams["font.family"], *fonts.families],

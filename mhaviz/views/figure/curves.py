@@ -72,7 +72,7 @@ class CurvesPart(Part):
         places: top left corner of each plot's axes.
         plots_bottom: end of the last row of plots, with labels and legends.
         across: width of all plots with labels.
-        at_ends: whether names stand at the ends of curves; otherwise there are legends.
+        names: of each plot, the names at the ends of its curves; None: there are legends instead.
     """
 
     curves: Curves
@@ -80,10 +80,15 @@ class CurvesPart(Part):
     places: tuple[tuple[float, float], ...]
     plots_bottom: float
     across: float
-    at_ends: bool = False
+    names: "Sequence[Sequence[Name]] | None" = None
 
     after = 0.08
     is_picture = True
+
+    @property
+    def at_ends(self) -> bool:
+        """Whether names stand at the ends of curves; otherwise there are legends."""
+        return self.names is not None
 
     @property
     def width(self) -> float:
@@ -101,8 +106,9 @@ class CurvesPart(Part):
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
-        for (left, top), plot in zip(self.places, self.curves.plots, strict=True):
-            draw_plot(sheet, (x + left, y + top, *self.size), plot, self.at_ends)
+        names: Sequence[Sequence[Name] | None] = self.names or [None] * len(self.places)
+        for (left, top), plot, of_plot in zip(self.places, self.curves.plots, names, strict=True):
+            draw_plot(sheet, (x + left, y + top, *self.size), plot, of_plot)
         y += self.plots_bottom + _OVER_NOTES + FOOT_LINE / 2
         for text in self._notes(room):
             sheet.write(x, y, text, SMALL, colour=QUIET)
@@ -130,15 +136,16 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
         columns = max((n for n, width in widths.items() if width >= least), default=1)
         return columns, widths[columns], min(max(_SHAPE * widths[columns], _LEAST_HIGH), _MOST_HIGH)
 
-    at_ends = False
+    at_ends: list[list[Name]] | None = None
     for leader in (0.0, _LEADER) if names else ():
         with_names = max(at_end, to_end + leader), left + max(beside - left, to_end + leader + _BESIDE_TICK)
         columns, *size = sizes(*with_names, _LEAST_NAMED)
         found = [name_places(plot, (size[0], size[1])) for plot in plots]
-        at_ends = size[0] >= _LEAST_NAMED and all(one is not None for one in found)
-        if at_ends and not any(name.has_leader for one in found for name in one or ()):
+        placed = [names_of_plot for names_of_plot in found if names_of_plot is not None]
+        at_ends = placed if size[0] >= _LEAST_NAMED and len(placed) == len(found) else None
+        if at_ends is not None and not any(name.has_leader for of_plot in at_ends for name in of_plot):
             break
-    if at_ends:
+    if at_ends is not None:
         (at_end, beside), named = with_names, 0
     else:
         columns, *size = sizes(at_end, beside, _LEAST)
@@ -362,17 +369,19 @@ def remark_places(plot: Plot, size: tuple[float, float], taken: Sequence[Bbox] =
     return places
 
 
-def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, at_ends: bool = False) -> None:
+def draw_plot(
+    sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, names: Sequence[Name] | None = None
+) -> None:
     """Draw a plot with its axes in a box, (left, top, width, height) in inches.
 
-    ``at_ends``: whether names stand at the ends of the curves; otherwise they are in a legend.
+    ``names``: those at the ends of the curves; None: they are in a legend.
 
     Logarithmic axes end a little beyond the points. Of curves that lie on each other the lower ones are wider, and
     the upper ones have gaps. Without points, the plot says that nothing was measured.
     """
     frame = _Frame(plot, box[2:])
-    names = name_places(plot, frame.size) or [] if at_ends else []
-    right = max([box[2] + _AT_END, *(name.box.x1 for name in names)])
+    at_ends = names or ()
+    right = max([box[2] + _AT_END, *(name.box.x1 for name in at_ends)])
     axes = sheet.plot_axes(*box, fit_text(plot.title, right, BODY))
     axes.set_axisbelow(True)
     axes.set_zorder(-1)  # below the labels and marks, which are drawn on the page
@@ -394,13 +403,13 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, 
             axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
     _finish(sheet, axes, frame)
     left, bottom = box[0], box[1] + box[3]
-    for name in names:
+    for name in at_ends:
         colour, at = _colour(name.series.colour), (left + name.left, bottom - name.middle)
         if name.has_leader:
             xs, ys = zip(*name.leader, strict=True)
             sheet.page.plot([left + x for x in xs], [bottom - y for y in ys], color=colour, linewidth=0.5 * sheet.zoom)
         _write_over(sheet, *at, name.series.name, colour)
-    if not at_ends:
+    if names is None:
         _legend(sheet, axes, plot)
     if not frame.curves:
         sheet.write(left + box[2] / 2, bottom - box[3] / 2, "nothing was measured", BODY, colour=QUIET, align="center")
@@ -408,7 +417,7 @@ def draw_plot(sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, 
         _mark(sheet, left + x, bottom - y, bottom)
     for low, high, _ in plot.spans:
         axes.axvspan(low, high, color=QUIET, alpha=0.18, linewidth=0)
-    for text, place in remark_places(plot, frame.size, [name.box for name in names]):
+    for text, place in remark_places(plot, frame.size, [name.box for name in at_ends]):
         if place.width < place.height:
             _write_over(sheet, left + (place.x0 + place.x1) / 2, bottom - place.y0, text, INK, rotation=90)
         else:

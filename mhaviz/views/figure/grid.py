@@ -12,7 +12,7 @@ from mhaviz.views.figure.part import Part, Place
 from mhaviz.views.figure.sheet import Sheet
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE
 
-BETWEEN, _BELOW = 0.15, 0.1  # inches: between two columns, and below a line of a broken grid
+BETWEEN = 0.15  # inches between two columns
 BETWEEN_STACKS = 0.35  # inches
 
 
@@ -216,5 +216,5 @@ def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, bars_lie
             lines.append([part])
         else:
             free.append(part)
-    rows = (replace(line_up([line]), after=_BELOW) if len(line) > 1 else line[0] for line in lines)
+    rows = (replace(line_up([line]), after=MosaicPart.after_in_grid) if len(line) > 1 else line[0] for line in lines)
     return GridPart(tuple((row,) for row in rows), bars, bars_lie)

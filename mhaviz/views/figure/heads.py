@@ -20,7 +20,6 @@ from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
 from mhaviz.views.figure.table import TablePart, measure_table
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, SMALL, snap
 from mhaviz.views.scales import Scales, columns_apart
-from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.fit import VALUES_UP_TO
 from mhaviz.views.tiles.layout import BESIDE, GAP, TILE_TITLE, Layout
 from mhaviz.views.tiles.panels import ids_width
@@ -316,33 +315,28 @@ def write_asides(
             sheet.write(right, y + top - 0.04, text, SMALL, vertical="bottom", align="right", colour=QUIET)
 
 
-def decide_heads(
-    block: Matrices, fonts: Fonts, style: LayoutStyle, stacked: int, text_length: int, like: Sequence[MosaicPart] = ()
-) -> MosaicPart:
+def decide_heads(block: Matrices, room: Room, fonts: Fonts) -> MosaicPart:
     """Lay out heads, with their table and the bars along the sides of a single large one.
 
     Args:
         block: the heads.
+        room: their room, without what tables and bars take.
         fonts: fonts of the figure.
-        style: style of the figure, with the width of the page.
-        stacked: number of such blocks on the page.
-        text_length: characters of the longest number in a cell.
-        like: parts to align with.
     """
     m = block.maps[0]
-    is_alone, width = len(block.panels) == 1, style.width or math.inf
+    style, is_alone = room.style, len(block.panels) == 1
+    width = style.width or math.inf
     table = measure_table(block.table, fonts, is_alone, width - 2 * MARGIN) if block.table else None
     beside = is_alone and width >= _BESIDE_TABLE and not style.is_least  # a map is not made smaller for its sake
     margins: tuple[Margin | None, Margin | None] = (None, None)
-    if is_alone and stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and width >= _WIDE:
+    if is_alone and room.stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and width >= _WIDE:
         of_keys, apart = key_margin(m), columns_apart(block, style)
         margins = of_keys and without_keys(of_keys, apart), query_margin(m)
     taken = 0.0 if style.bars_lie else BESIDE + _OF_HEADS
     if style.width is not None:
         taken += AT_RIGHT * any(margins) + (_BETWEEN + table.full_width if table and beside else 0.0)
-    layouts = [part.layout for part in like]
-    layout = solve(block, Room(fonts, style, taken, stacked, text_length, layouts))
-    across = layout.width + layout.gap - GAP if like else 0.0
+    layout = solve(block, replace(room, taken=taken))
+    across = layout.width + layout.gap - GAP if room.like else 0.0
     if any(margins) and min(layout.tile_width, layout.tile_height) >= _WITH_MARGINS:
         layout = replace(layout, title=layout.title + OVER * bool(margins[0]))
         across = layout.width + AT_RIGHT

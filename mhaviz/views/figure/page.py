@@ -33,7 +33,7 @@ from mhaviz.views.figure.sheet import (
     title_lines,
     title_size,
 )
-from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, SMALL, snap
+from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, snap
 from mhaviz.views.scales import Scales, resolve, resolve_sheets
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
 from mhaviz.views.tiles.fit import LEAST_PITCH, PAGE_SHAPE
@@ -160,9 +160,9 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     page = with_plain(page, layout.is_narrow)
     scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
-    is_small = layout.is_narrow or style.room in ("column", "page") or zoom * BODY < SMALL
+    on_paper = layout.is_narrow or style.is_printed or style.has_small_letters
     cells = NARROW_CELLS if layout.is_narrow else fonts.label_cells
-    fonts = replace(fonts, label_cells=cells, positions=layout.positions, on_paper=is_small)
+    fonts = replace(fonts, label_cells=cells, positions=layout.positions, on_paper=on_paper)
     plan = _plan(page, scales, fonts, layout)
     if layout.width is None and plan.width > PAGE_WIDTH / zoom:
         layout = replace(layout, is_least=True, width=PAGE_WIDTH / zoom)

@@ -44,12 +44,16 @@ class Measuring:
         scales: scales of whole maps.
         fonts: fonts of the figure.
         style: style of the page, with its width.
+        whole: measuring of the page that these blocks are a stack of, whose letters and scales they have; None: they
+            are all of the page.
     """
 
-    def __init__(self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> None:
+    def __init__(
+        self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle, whole: "Measuring | None" = None
+    ) -> None:
         blocks, of_heads = matrices(page.blocks), heads(page.blocks)
         of_patches = sum(block.are_patches for block in page.blocks)
-        self._page, self._fonts, self._style = page, fonts, style
+        self._page, self._scales, self._fonts, self._style = page, scales, fonts, style
         self._room = Room(
             fonts,
             style,
@@ -58,22 +62,20 @@ class Measuring:
             of_patches=max(of_patches, 1),
             of_numbers=[len(block.panels) for block in blocks if block.are_numbers],
         )
-        are_explained = any(block.is_explained for block in leaves(page.blocks)) or len(blocks) > len(of_heads)
-        self._text_size = SMALL if are_explained else BODY
         mosaics = self._aligned(of_heads)
-        if style.room is None and (cells := pooled_cells(mosaics)):  # the sheets of a room share their scales
-            scales = resolve(page, cells, style)
-        self._scales = scales
-        self._of_heads = {id(mosaic.block): painted(mosaic, scales) for mosaic in mosaics}
+        if whole:
+            self._text_size: float = whole._text_size
+        else:
+            are_explained = any(block.is_explained for block in leaves(page.blocks)) or len(blocks) > len(of_heads)
+            self._text_size = SMALL if are_explained else BODY
+            if style.room is None and (cells := pooled_cells(mosaics)):  # the sheets of a room share their scales
+                self._scales = resolve(page, cells, style)
+        self._of_heads = {id(mosaic.block): painted(mosaic, self._scales) for mosaic in mosaics}
 
     def _stack(self, blocks: tuple[Block, ...], width: float) -> list[Part]:
-        """Measure one of two stacks on the page, of a ``width``, with letters and scales of the page."""
-        stack = Measuring(
-            replace(self._page, blocks=blocks), self._scales, self._fonts, replace(self._style, width=width)
-        )
-        stack._text_size, stack._scales = self._text_size, self._scales
-        stack._of_heads = {key: painted(part, self._scales) for key, part in stack._of_heads.items()}
-        return stack.parts()
+        """Measure one of two stacks on the page, of a ``width``."""
+        page, style = replace(self._page, blocks=blocks), replace(self._style, width=width)
+        return Measuring(page, self._scales, self._fonts, style, whole=self).parts()
 
     def parts(self) -> list[Part]:
         """Return the parts, in the order of the blocks."""
@@ -100,10 +102,8 @@ class Measuring:
     def _(self, block: Grid, room: Room) -> Part:
         style, is_inside = room.style, room.in_line > 0
         room = replace(room, in_line=room.in_line or block.n_abreast)
-        bars, most = (
-            () if is_inside else self._scales.beside(block),
-            (style.width or MOST_WIDTH + 2 * MARGIN) - 2 * MARGIN,
-        )
+        bars = () if is_inside else self._scales.beside(block)
+        most = MOST_WIDTH if style.width is None else style.most_across
         part = line_up(self._rows(block, self._beside_tables(block, bars, room)), bars, style.bars_lie)
         has_grids = any(one.blocks for one in block.blocks)
         if part.width <= most or (style.width is None and not has_grids):
@@ -163,16 +163,16 @@ class Measuring:
 
     def _aligned(self, of_heads: Sequence[Matrices]) -> list[MosaicPart]:
         """Return all heads of the page; those with the same number stand above each other."""
-        fonts, style, (stacked, length) = self._fonts, self._style, (self._room.stacked, self._room.text_length)
-        alone = [decide_heads(block, fonts, style, stacked, length) for block in of_heads]
+        alone = [decide_heads(block, self._room, self._fonts) for block in of_heads]
 
         def aligned(mosaic: MosaicPart) -> MosaicPart:
-            like = [one for one in alone if not one.layout.enlarged and _stand_in_line(mosaic.block, one.block)]
             if mosaic.layout.enlarged:
-                return overview(mosaic, style)
+                return overview(mosaic, self._style)
+            others = (one for one in alone if not one.layout.enlarged and _stand_in_line(mosaic.block, one.block))
+            like = [one.layout for one in others]
             if len(like) < 2:
                 return mosaic
-            return decide_heads(mosaic.block, fonts, style, stacked, length, like)
+            return decide_heads(mosaic.block, replace(self._room, like=like), self._fonts)
 
         return list(map(aligned, alone))
 

@@ -175,14 +175,17 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         left = max(widest(space.ruler, texts[0], label_size(height, space.least_label)) + space.beside_name, left)
         under = widest(space.ruler, texts[1], label_size(width, space.least_label))
 
+    def beside(columns: int) -> float:
+        """Return the inches of each of so many tiles side by side."""
+        return (space.width - left + space.gap) / columns - space.gap
+
     def larger(columns: int, least: float) -> tuple[float, float]:
         """Return by how much the cells of so many tiles side by side may be enlarged, down and across.
 
         ``least``: inches of a tile.
         """
-        beside = (space.width - left + space.gap) / columns - space.gap
         below = (space.height - under) / -(-n_tiles // columns) - space.title - space.below
-        across = min(space.larger, _enlarged(max(beside, least), k_cells, width, space))
+        across = min(space.larger, _enlarged(max(beside(columns), least), k_cells, width, space))
         down = min(across, max(below, least) / (q_cells * height))
         return down, across if space.stretches else down
 
@@ -194,7 +197,7 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
     if space.columns is not None:
         columns = min(space.columns, n_tiles)
     elif space.fills:
-        fit = [n for n in range(1, n_tiles + 1) if (space.width - left + space.gap) / n - space.gap >= space.least_tile]
+        fit = [n for n in range(1, n_tiles + 1) if beside(n) >= space.least_tile]
         sizes = {n: min(larger(n, -math.inf)) for n in fit}
         large = [n for n in fit if sizes[n] >= _NEARLY * max(sizes.values())]
         columns = max((n for n in large if n_tiles % n == 0), key=sizes.__getitem__, default=0)
