@@ -1,7 +1,7 @@
 """Sinks: keys that take weight from all queries alike, whatever these look for (Xiao et al. 2023, arXiv 2309.17453)."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,23 @@ def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     return tuple(found[_text(m)] if _can_have(m) else None for m in maps)
 
 
+def like_sinks(m: "AttentionMap", sinks: Iterable[Sinks]) -> NDArray[np.bool_]:
+    """Return which keys of a map of all tokens are what sinks of other texts are: the first of a text, or tokens that
+    are special or have neither letter nor digit, by their text."""
+    of_first, _ = m.aside
+    those = [sink for of_text in sinks for sink in of_text.sinks]
+    named = {sink.token for sink in those}
+    has_first = any(sink.key == 0 for sink in those)
+    are_named = np.array([text in named for text in m.keys], np.bool_)
+    return np.asarray((of_first & has_first) | (_can_be(m) & are_named))
+
+
+def _can_be(m: "AttentionMap") -> NDArray[np.bool_]:
+    """Return which keys of a map of all tokens can be sinks."""
+    of_first, of_special = m.aside
+    return np.asarray(of_first | of_special | np.array([not any(map(str.isalnum, text)) for text in m.keys]))
+
+
 def _can_have(m: "AttentionMap") -> bool:
     """Return whether it is known of each key how much weight each query gives it, and of each query what it sees."""
     are_weights = m.quantity.key in (WEIGHT.key, MEANS[WEIGHT.key].key) and not m.quantity.is_signed
@@ -89,8 +106,7 @@ def _text(m: "AttentionMap") -> Hashable:
 def _found(maps: Sequence["AttentionMap"]) -> Sinks | None:
     """Return the sinks of maps of one text."""
     first = maps[0]
-    of_first, of_special = first.aside
-    can_be = of_first | of_special | np.array([not any(map(str.isalnum, text)) for text in first.keys])
+    can_be = _can_be(first)
     times_uniform, weights, total, queries = _means(maps)
     seen = queries >= _LEAST_QUERIES
     if not can_be.any() or not (seen & ~can_be).any():

@@ -17,6 +17,7 @@ from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, g
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
 from mhaviz.results.attention import AttentionMap
+from mhaviz.results.sinks import like_sinks
 from mhaviz.views.style import Style
 
 # The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
@@ -184,7 +185,7 @@ def _of_maps(
         drawn.setdefault(group_scale(m), []).append(shown)
     scales = {}
     for group, alike in drawn.items():
-        scale = _scale_of(alike[0])(style, alike)
+        scale = _scale_of(alike[0])(style, _without_like_sinks(alike))
         scales[group] = replace(scale, name=_name(alike[0]) + ", log" * scale.log)
     return scales, drawn
 
@@ -210,6 +211,19 @@ def _drawn(m: AttentionMap, cells: tuple[int, int] | None) -> AttentionMap:
 def without_missing(m: AttentionMap) -> AttentionMap:
     """Return the map with 0 for NaN, which has no place on a scale."""
     return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
+
+
+def _without_like_sinks(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """Return maps of texts without sinks, such as short ones, with 0 for the weights of keys that are sinks in others.
+
+    They would set the scale in place of the sinks: of "It was.", the weight of [CLS], which is nearly 1.
+    """
+    sinks = {m.sinks for m in maps if m.sinks}
+    lacking = [bool(sinks) and m.sinks is None and m.is_whole for m in maps]
+    return [
+        replace(m, weights=np.where(like_sinks(m, sinks), np.float32(0), m.weights)) if lacks else m
+        for m, lacks in zip(maps, lacking, strict=True)
+    ]
 
 
 def _name(m: AttentionMap) -> str:

@@ -15,6 +15,7 @@ from mhaviz.pages.blocks import matrices
 from mhaviz.pages.panels import SINK_SCALE
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
 from mhaviz.views.html.contents import contents_of
@@ -68,6 +69,23 @@ def test_the_scale_is_that_of_the_other_columns_in_all_media(show, m, sinks):
     assert document["scales"][0]["high"] == pytest.approx(high)
     assert [described["sinks"] for described in document["maps"]] == [list(sinks)]
     assert re.search(rf"█ (≥ )?{high:.3g}[ ,]", show(heatmap_view(attention), 100))
+
+
+@pytest.mark.parametrize("style", [Style(), Style(log=True)])
+def test_a_text_too_short_for_sinks_has_no_part_of_the_scale_for_what_is_a_sink_in_another(style):
+    long, short = bidirectional(sentence=0), bidirectional(5, sentence=1)
+    page = attention_page(attention_of(long, short))
+    blocks = matrices(page.blocks)
+    scale = resolve(page, {}, style).of(blocks[1].maps[0])
+    alone = [
+        resolve(attention_page(attention_of(m)), {}, style).of(m)
+        for m in (others_of(long, (0,)), others_of(short, (0,)))
+    ]
+    assert scale.high == pytest.approx(max(one.high for one in alone))
+    assert scale.above  # as the short text is drawn on it, with its [CLS]
+    assert resolve(page, {}, style).of(blocks[0].maps[0]) == scale
+    other = replace(short, columns=Axis.of(["w0", *short.keys[1:]]))  # the first of a text, as the sink is
+    assert {*resolve(attention_page(attention_of(long, other)), {}, style).drawn.values()} == {scale}
 
 
 def test_shares_names_and_a_bar_say_what_grey_columns_are():
