@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -21,6 +21,8 @@ from mhaviz.observe.patches import Patches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from mhaviz.models.transformers.read import Cut
 
 
 class TokenNames:
@@ -47,6 +49,7 @@ class TokenNames:
         self._given_fits, self._lengths, self.remark = False, set[int](), ""
         self._forward = -1
         self._sides: dict[tuple[Any, ...], _Sides] = {}
+        self._cuts: dict[tuple[int, ...], Cut | None] = {}  # by token ids; None: not known
 
     def sides(
         self,
@@ -113,7 +116,7 @@ class TokenNames:
         from mhaviz.models.transformers.read import name_tokens
 
         try:
-            named = name_tokens(self._tokenizer, tokens.ids)
+            named = name_tokens(self._tokenizer, tokens.ids, cut=self._cuts.get(tokens.ids))
             texts = zip(tokens.texts, named.texts, strict=True)
             if len(self._tokenizer) < _SMALL:
                 self.remark = (
@@ -177,6 +180,9 @@ class TokenNames:
         elif n_rows != batch_size:
             return positions
         ids = tuple(read.ids[example].tolist())
+        if self._tokenizer is not None and ids not in self._cuts and len(self._cuts) < _MOST_SEARCHED:
+            self._cuts[ids] = None
+            self._cuts.update(cuts_of_program(ids))
         tokens = replace(positions, ids=ids, special=self._special(ids))
         if not (lost := {*gone} - {*tokens.special}):  # special ones stand for what takes their place
             return tokens
@@ -225,6 +231,9 @@ class TokenNames:
 _SMALL, _LISTED = 1000, 4
 """Rows below which a table may be as large as a tokenizer by chance; most lengths that a message lists."""
 
+_MOST_SEARCHED, _MOST_ENCODED = 32, 4096
+"""Most texts of a recording whose cuts are searched for, and most results of tokenizers that are looked at."""
+
 
 def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
     """Return the only transformers tokenizer in memory, as programs do not pass theirs on. None: none, or several."""
@@ -239,6 +248,31 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
         _found.update(counts=counts, tokenizers=[ref(one) for one in known])
     alike = all(type(one) is type(known[0]) and one.get_vocab() == known[0].get_vocab() for one in known[1:])
     return known[-1] if known and alike else None
+
+
+def cuts_of_program(ids: tuple[int, ...]) -> "dict[tuple[int, ...], Cut]":
+    """Return how a tokenizer of transformers has cut a text into these ids, and into those of them that are no padding.
+
+    Its results in memory tell; they are gone, and the cuts empty, if the program keeps only the ids.
+    """
+    home = sys.modules.get("transformers.tokenization_utils_base")
+    if home is None:
+        return {}
+    from mhaviz.models.transformers.read import Cut
+
+    results = (one for one in gc.get_referrers(home.BatchEncoding) if type(one) is home.BatchEncoding)
+    encodings = islice((encoding for one in results for encoding in one.encodings or ()), _MOST_ENCODED)
+    found = next((one for one in encodings if len(one) == len(ids) and tuple(one.ids) == ids), None)
+    if found is None:
+        return {}
+    there = [place for place, is_text in enumerate(found.attention_mask) if is_text]
+    offsets, words = found.offsets, found.word_ids
+    return {
+        tuple(ids[place] for place in places): Cut(
+            [offsets[place] for place in places], [words[place] for place in places]
+        )
+        for places in (range(len(ids)), there)
+    }
 
 
 _found: dict[str, Any] = {}

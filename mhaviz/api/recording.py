@@ -1020,8 +1020,11 @@ def _named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], To
             if old != new:
                 known[old] = new, place in after.special
     several = []
-    for after in (queries, keys):
-        found = [known.get(text, (text, place in after.special)) for place, text in enumerate(after.texts)]
+    for before, after in zip(sides, (queries, keys), strict=True):
+        found = [
+            known.get(old, (new, place in after.special)) if old == new else (new, place in after.special)
+            for place, (old, new) in enumerate(zip(before.texts, after.texts, strict=True))
+        ]
         special = tuple(place for place, (_, is_special) in enumerate(found) if is_special)
         several.append(replace(after, texts=tuple(text for text, _ in found), special=special))
     return several[0], several[1]

@@ -206,7 +206,8 @@ class Letters:
 def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypatch, name):
     monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
     monkeypatch.setattr(
-        "mhaviz.models.transformers.read.name_tokens", lambda _, ids: Tokens(tuple("abcdefgh"[i - 1] for i in ids))
+        "mhaviz.models.transformers.read.name_tokens",
+        lambda _, ids, **more: Tokens(tuple("abcdefgh"[i - 1] for i in ids)),
     )
     with mhaviz.record(program := Program(alone(REPLACED[name]))) as recording, torch.no_grad():
         program(ONE, OTHER)
@@ -254,7 +255,8 @@ OWN, OTHERS = tuple("echa"), tuple("0123")
 def test_names_are_of_the_only_table_that_may_be_the_tokenizers(monkeypatch, sizes, ids, names):
     monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
     monkeypatch.setattr(
-        "mhaviz.models.transformers.read.name_tokens", lambda _, ids: Tokens(tuple("abcdefgh"[i - 1] for i in ids))
+        "mhaviz.models.transformers.read.name_tokens",
+        lambda _, ids, **more: Tokens(tuple("abcdefgh"[i - 1] for i in ids)),
     )
     with mhaviz.record(program := Tables(*sizes)) as recording, torch.no_grad():
         program(*ids)

