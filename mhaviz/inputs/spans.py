@@ -40,8 +40,11 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
     them; where no token begins with a blank, each token is a word. The pieces of one character, and tokens that are of
     one word by the tokenizer, belong together. Any other token, such as [CLS] or a comma, is a word of its own.
 
+    In a script without blanks, such as a Chinese name in an English text, it is not known where words begin: each piece
+    of the tokenizer stays single. A text in which such pieces are more than all other words is refused.
+
     Raises:
-        ArgumentError: the tokens have no names; the text has no blanks between words, such as Chinese.
+        ArgumentError: the tokens have no names; most of the text has no blanks between words, such as Chinese.
     """
     if not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts)):
         first = f", such as {quoted(tokens.texts[0])}" if len(tokens) else ""
@@ -109,12 +112,20 @@ def continued_words(tokens: Tokens, numbers: Sequence[int | None]) -> tuple[int,
 
 @lru_cache(maxsize=8)  # all layers read the same tokens
 def _words(tokens: Tokens) -> tuple[Span, ...]:
-    joined = _continuing(tokens) | {*tokens.continued}
+    single, after = _without_blanks(tokens)
+    joined = (_continuing(tokens) | {*tokens.continued}) - single - after
     names = [whole_character(tokens.texts, i) or "" for i in range(len(tokens))]
     starts = [i for i in range(len(tokens)) if not i or i not in joined]  # a part may begin inside a word
     runs = zip(starts, [*starts[1:], len(tokens)], strict=True)
-    _require_blanks(tokens)
-    return tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)
+    spans = tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)
+    others = [span for span in spans if span.ranges[0][0] not in single and any(map(str.isalnum, span.name))]
+    if len(single) > len(others):
+        got = quoted("".join(names[i] for i in sorted(single)[:2]).strip())
+        raise ArgumentError(
+            f"{parameter('by')}: expected blanks between words, got {got}, which needs a segmenter, as Chinese and "
+            f"Japanese do; leave this out"
+        )
+    return spans
 
 
 def _continuing(tokens: Tokens) -> set[int]:
@@ -144,21 +155,21 @@ def _in_one_word(tokens: Tokens) -> set[int]:
     return {i for i in range(1, len(numbers)) if numbers[i] == numbers[i - 1] >= 0}
 
 
-def _require_blanks(tokens: Tokens) -> None:
-    """Raise ArgumentError if two tokens in a row are of a script that has no blanks between words."""
-    before = ""
+def _without_blanks(tokens: Tokens) -> tuple[set[int], set[int]]:
+    """Return the positions of tokens in runs of at least two of a script that has no blanks between words, and of the
+    tokens after the runs."""
+    single, after, before, last = set[int](), set[int](), "", -1
     for i in range(len(tokens)):
         text = "" if i in tokens.special else whole_character(tokens.texts, i)
         if text is None:
             continue
         letters = "".join(c for c in text if unicodedata.category(c)[0] != "M")
         if _is_without_blanks(letters[:1]) and _is_without_blanks(before[-1:]):
-            got = quoted(before.strip() + letters)
-            raise ArgumentError(
-                f"{parameter('by')}: expected blanks between words, got {got}, which needs a segmenter, as Chinese and "
-                f"Japanese do; leave this out"
-            )
-        before = letters
+            single |= {last, i}
+        elif last in single:
+            after.add(i)
+        before, last = letters, i
+    return single, after
 
 
 def _is_without_blanks(letter: str) -> bool:

@@ -523,7 +523,7 @@ class Attention(Result):
                 between blanks; special tokens and punctuation stay as they are.
 
         Raises:
-            ArgumentError: a map is not of all tokens; tokens have no names, or the text no blanks between words; sums
+            ArgumentError: a map is not of all tokens; tokens have no names, or most words no blanks between them; sums
                 of the numbers have no meaning, such as of ratios to uniform attention.
         """
         return replace(self, maps=tuple(m.by(by) for m in self.maps))
