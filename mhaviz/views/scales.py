@@ -51,6 +51,13 @@ class Scales:
         """Return the scale of a map."""
         return self.drawn[group_scale(m)]
 
+    def panel(self, panel: Panel, m: AttentionMap) -> Panel:
+        """Return a panel of a map on its scale."""
+        panel = replace(panel, scale=self.of(m))
+        if m.sinks is None or not self.has_sinks_apart:
+            return panel
+        return _with_sinks(panel, m.sinks.keys, [visible(bare(m.keys[key])) for key in m.sinks.keys])
+
     def panels(self, block: Matrices) -> tuple[Panel, ...]:
         """Return the panels of a block on their scales."""
         panels = tuple(replace(panel, scale=self.drawn[panel.scale]) for panel in block.panels)

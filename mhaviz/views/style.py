@@ -52,7 +52,8 @@ class Style:
         log: logarithmic colour scale.
         positions: whether tokens that occur more than once have their positions in their labels, as in "the₃".
         sinks: "apart": keys that all queries give weight stand apart, in grey and on a scale of their own, and do not
-            decide that of the others, unless it is given as ``vmax``; "in": all keys share one scale.
+            decide that of the others, unless it is given as ``vmax``; "in": all keys share one scale. Differences and
+            other numbers than weights have no sinks.
         width: width of the picture in inches; None: as wide as its contents.
         font_size: size of labels in points, with which all other text scales; None: 8, or less where cells are small.
         title: replaces the title of the picture; "": no title.

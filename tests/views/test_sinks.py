@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from drawn import images, texts
 from made import made_map
+from matplotlib.figure import Figure
 from shown import heatmap_figure, heatmap_view
 
 from mhaviz.pages.attention import attention_page
@@ -18,8 +19,9 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
+from mhaviz.views.figure.axes import draw_head
 from mhaviz.views.html.contents import contents_of
-from mhaviz.views.scales import resolve
+from mhaviz.views.scales import resolve, resolve_maps
 from mhaviz.views.style import Style
 
 N, CLS = 20, 0.5
@@ -124,6 +126,27 @@ def test_else_all_columns_share_a_scale(show, m, style):
     printed = show(heatmap_view(attention_of(m), style), 100)
     assert "│" not in printed
     assert "sink" not in printed
+
+
+@pytest.mark.parametrize("style", [Style(), Style(sinks="in")])
+def test_on_axes_of_the_user_sinks_are_grey_in_their_places(style):
+    m = causal().select((1,))
+    axes = Figure().add_subplot()
+    image, _ = draw_head(attention_of(m), style, axes)
+    values = np.ma.filled(image.get_array(), np.nan)
+    np.testing.assert_array_equal(np.nan_to_num(values), m.weights[0])
+    apart = style.has_sinks_apart
+    high = darkest_from([others_of(m, (0, 9))]) if apart else resolve_maps([m], style).of(m).high
+    np.testing.assert_allclose(image.get_clim(), (0, high), rtol=1e-6)
+    assert len(axes.images) == 1 + apart
+    if apart:
+        greys = axes.images[1]
+        assert (greys.get_clim(), greys.get_extent()) == ((0, 1), image.get_extent())
+        shown = np.ma.filled(greys.get_array(), np.nan)
+        np.testing.assert_array_equal(shown[:, [0, 9]], values[:, [0, 9]])
+        assert np.isnan(np.delete(shown, [0, 9], axis=1)).all()
+        assert greys.cmap(np.nan)[3] == 0, "the others are seen through it"
+    assert ("in grey from 0 to 1" in axes.get_title()) == apart
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(20, 20), (10, 8), (7, 3)])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.labels import cut
-from mhaviz.pages.panels import head_panels
+from mhaviz.pages.panels import SINK_SCALE, head_panels
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import as_written
@@ -31,6 +31,8 @@ _OUTLINE = 0.5  # points
 def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, list[str]]:
     """Draw the only head of the attention: rows are queries, columns keys, and hidden cells are NaN and white.
 
+    Sinks keep their columns, in grey and on a scale of their own, in a second image over the first.
+
     Letters are those of the user's matplotlib, unless ``style.font_size`` is given; characters that its fonts lack are
     drawn in others.
 
@@ -43,7 +45,7 @@ def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, 
     if not isinstance(ax, Axes):
         got = type(ax).__name__
         raise ArgumentError(f"{parameter('ax')}: expected one matplotlib Axes, got {got}; give one of them, as axes[0]")
-    panels = [(m, panel) for m in attention.maps for panel in head_panels(m)]
+    panels = [(m, panel) for m in attention.with_sinks().maps for panel in head_panels(m)]
     if len(panels) != 1:
         raise ArgumentError(
             f"{parameter('ax')}: expected one head to draw in it, got {len(panels)}; choose one, as "
@@ -59,12 +61,17 @@ def draw_head(attention: Attention, style: Style, ax: Axes) -> tuple[AxesImage, 
         "usetex": False,
         **size,
     }
-    scale = resolve_maps([m], style).of(m)
-    image = ax.imshow(panel.shown, interpolation="nearest", origin="upper", **mapped(scale))
+    panel = resolve_maps([m], style).panel(panel, m)
+    image = ax.imshow(panel.shown, interpolation="nearest", origin="upper", **mapped(panel.scale))
+    if panel.apart:
+        others, grey = ~np.isin(np.arange(len(m.columns)), panel.apart), mapped(SINK_SCALE)
+        grey["cmap"] = grey["cmap"].with_extremes(bad="none")
+        ax.imshow(np.where(others, np.nan, panel.shown), interpolation="nearest", origin="upper", **grey)
     ax.grid(False)
     if m.hidden is not None:
         _outline(ax, ~m.hidden)
-    lines = (panel.title, cut(m.module, _NAME_CELLS)) if style.title is None else (style.title,)
+    sinks = f"{panel.aside}, in grey from 0 to 1" if panel.apart else ""
+    lines = (panel.title, cut(m.module, _NAME_CELLS), sinks) if style.title is None else (style.title,)
     ax.set_title("\n".join(as_written(fonts.shown(line)) for line in lines if line), **font)
     _label_sides(ax, m, fonts, font)
     ax.set_ylabel(m.quantity.row, **size)
