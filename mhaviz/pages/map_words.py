@@ -1,19 +1,20 @@
 """Titles of maps, and texts that explain how to read them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import bare, cut, harmless, visible
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
-from mhaviz.results.sinks import Sinks
+from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
 
 _TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
 _ONE = "a row sums to 1"
@@ -37,7 +38,7 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     elif all(m.quantity.has_row_sums for m in maps):
         parts.append(sums_text(maps))
     parts += [_spans_text(maps), _special_text(maps)]
-    parts += [f"{text}, {drawn.sinks}" for text in sinks_texts(maps) if drawn.sinks]
+    parts += sinks_texts(maps, drawn.sinks) if drawn.sinks else []
     parts += dict.fromkeys(m.quantity.remark for m in maps)
     parts += [hidden_text(maps, drawn.hidden), attention.source.remark]
     return "; ".join(filter(None, parts))
@@ -84,19 +85,39 @@ def _special_text(maps: Sequence[AttentionMap]) -> str:
     return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
 
 
-def sinks_texts(maps: Sequence[AttentionMap]) -> list[str]:
-    """Return "sink: [CLS] 47% of all weight (7.5 × uniform; next: tired 0.9)" for a text, and for a few texts each; for
-    many, one line for all."""
-    of_texts = {(m.sentence, m.kind): m for m in maps}
-    found = {text: m.sinks for text, m in of_texts.items() if m.sinks}
-    if len(found) <= _MOST_TEXTS:
-        said = [len({text[part] for text in of_texts}) > 1 for part in range(2)]
-        names = ([f"sentence {sentence}"] * said[0] + [kind] * said[1] for sentence, kind in found)
-        return [", ".join([*name, _sinks_text(sinks)]) for name, sinks in zip(names, found.values(), strict=True)]
-    tokens = dict.fromkeys(_sink_name(one.token) for sinks in found.values() for one in sinks.sinks)
-    share = sum(one.share for sinks in found.values() for one in sinks.sinks) / len(found)
-    listed = ", ".join(list(tokens)[:_MOST_TEXTS]) + ", …" * (len(tokens) > _MOST_TEXTS)
-    return [f"sinks: {listed} in {len(found):,} of {len(of_texts):,} texts, {share:.0%} of their weight on average"]
+def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
+    """Return "sink: [CLS] 47% of all weight (7.5 × uniform; next: tired 0.9)" for a text, and for a few texts each, in
+    order; for many, one line for all. Of a pooled map it says that the sink does not stand apart.
+
+    ``look``: how sinks that stand apart look.
+    """
+    of_texts = defaultdict[tuple[int | None, Kind], list[AttentionMap]](list)
+    for m in maps:
+        of_texts[m.sentence, m.kind].append(m)
+    apart = {text: alike[0].sinks for text, alike in of_texts.items() if alike[0].sinks}
+    pooled = {text: sink for text, alike in of_texts.items() if (sink := pooled_sinks(alike)[0])}
+    said, end = [len({text[part] for text in of_texts}) > 1 for part in range(2)], f", {look}" * bool(look)
+    texts = {text: _sinks_text(sinks) + end for text, sinks in apart.items()}
+    texts |= {text: _pooled_sink_text(sink) for text, sink in pooled.items()}
+    if len(texts) <= _MOST_TEXTS:
+        names = {
+            text: [f"{m.text_name} {text[0]}"] * said[0] + [text[1]] * said[1] for text, (m, *_) in of_texts.items()
+        }
+        return [", ".join([*names[text], texts[text]]) for text in of_texts if text in texts]
+    lines = []
+    if apart:
+        tokens = dict.fromkeys(_sink_name(one.token) for sinks in apart.values() for one in sinks.sinks)
+        share = sum(one.share for sinks in apart.values() for one in sinks.sinks) / len(apart)
+        listed = ", ".join(list(tokens)[:_MOST_TEXTS]) + ", …" * (len(tokens) > _MOST_TEXTS)
+        where = f"in {len(apart):,} of {len(of_texts):,} texts"
+        lines.append(f"sinks: {listed} {where}, {share:.0%} of their weight on average{end}")
+    if pooled:
+        lines.append(f"pooled: sinks not apart in {len(pooled):,} of {len(of_texts):,} texts")
+    return lines
+
+
+def _pooled_sink_text(sink: PooledSink) -> str:
+    return f"sink: in the column of {_sink_name(sink.token)}, {sink.share:.0%} of all weight; pooled, so not apart"
 
 
 def _sink_name(token: str) -> str:

@@ -247,16 +247,17 @@ class AttentionMap(Result):
     @property
     def shown_name(self) -> str:
         """``name`` as it is displayed: the sentences of a recorded program are called examples, as of a batch."""
-        return self._named(f"layer {self.layer}, {self.kind}", self._text)
+        return self._named(f"layer {self.layer}, {self.kind}", self.text_name)
 
     def name_of(self, head: int) -> str:
         """Return the displayed name of one head, "example 2, self L0 H3"; that of the map where it is of all heads."""
         if self.quantity.of_all_heads:
             return self.shown_name
-        return self._named(f"{self.kind} {head_name(self.layer, head)}", self._text)
+        return self._named(f"{self.kind} {head_name(self.layer, head)}", self.text_name)
 
     @property
-    def _text(self) -> str:
+    def text_name(self) -> str:
+        """What its sentence is called: an example where it is recorded."""
         return "example" if self.is_recorded else "sentence"
 
     def _named(self, what: str, text: str) -> str:

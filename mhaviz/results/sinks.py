@@ -75,6 +75,52 @@ def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     return tuple(found[_text(m)] if _can_have(m) else None for m in maps)
 
 
+@dataclass(frozen=True)
+class PooledSink:
+    """A column of pooled maps with a key that all queries give weight, among others.
+
+    Attributes:
+        column: its position among the columns.
+        token: text of the key.
+        share: share of the column of all weight, over all layers and heads.
+    """
+
+    column: int
+    token: str
+    share: float
+
+
+def pooled_sinks(maps: Sequence["AttentionMap"]) -> tuple[PooledSink | None, ...]:
+    """Return the column of each map that is pooled by mass with a sink, found once per text; None: there is none.
+
+    It has the first key or a special one, 0.05 of all weight, and at least 3 × the share of each column with neither.
+    How many keys each query sees is no longer known, nor what the other keys of the column get.
+    """
+    texts = defaultdict[Hashable, list["AttentionMap"]](list)
+    those = [_is_of_weights(m) and m.are_sums and m.columns.is_pooled for m in maps]
+    keys = [(_text(m), len(m.rows), len(m.columns)) if is_one else None for m, is_one in zip(maps, those, strict=True)]
+    for m, key in zip(maps, keys, strict=True):
+        texts[key].append(m)
+    found = {key: _pooled_sink(alike) for key, alike in texts.items() if key is not None}
+    return tuple(None if key is None else found[key] for key in keys)
+
+
+def _pooled_sink(maps: Sequence["AttentionMap"]) -> PooledSink | None:
+    """Return the column with a sink of maps of one text in the same cells."""
+    first, sums = maps[0], np.zeros(len(maps[0].columns))
+    for m in maps:
+        sums += np.diff(m.rows.edges) @ np.nan_to_num(m.weights).mean(axis=0, dtype=np.float64)
+    shares = sums / (len(maps) * (first.rows.end - first.rows.start))
+    of_first, of_special = first.aside
+    others = ~(of_first | of_special)
+    column = int(np.argmax(np.where(others, -1.0, shares)))
+    if others.all() or not others.any() or shares[column] < max(_LEAST_WEIGHT, _FACTOR * shares[others].max()):
+        return None
+    start, end = first.columns.edges[column : column + 2] - first.columns.start
+    token = next((key for key in first.columns.tokens.special if start <= key < end), start)
+    return PooledSink(column, first.keys[token], float(shares[column]))
+
+
 def like_sinks(m: "AttentionMap", sinks: Iterable[Sinks]) -> NDArray[np.bool_]:
     """Return which keys of a map of all tokens are what sinks of other texts are: the first of a text, or tokens that
     are special or have neither letter nor digit, by their text."""
@@ -94,9 +140,13 @@ def _can_be(m: "AttentionMap") -> NDArray[np.bool_]:
 
 def _can_have(m: "AttentionMap") -> bool:
     """Return whether it is known of each key how much weight each query gives it, and of each query what it sees."""
+    return _is_of_weights(m) and m.is_whole and len(m.keys) >= _LEAST_TOKENS
+
+
+def _is_of_weights(m: "AttentionMap") -> bool:
+    """Return whether a map has the weights of queries on all keys, or means of them over heads."""
     are_weights = m.quantity.key in (WEIGHT.key, MEANS[WEIGHT.key].key) and not m.quantity.is_signed
-    is_of_text = m.quantity.row == "query" and m.is_whole and m.to_special is None
-    return are_weights and is_of_text and len(m.keys) >= _LEAST_TOKENS
+    return are_weights and m.quantity.row == "query" and m.to_special is None
 
 
 def _text(m: "AttentionMap") -> Hashable:

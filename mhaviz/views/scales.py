@@ -17,7 +17,7 @@ from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, g
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.sinks import like_sinks
+from mhaviz.results.sinks import like_sinks, pooled_sinks
 from mhaviz.views.style import Style
 
 # The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
@@ -192,7 +192,7 @@ def _of_maps(
         drawn.setdefault(group_scale(m), []).append(shown)
     scales = {}
     for group, alike in drawn.items():
-        scale = _scale_of(alike[0])(style, _without_like_sinks(alike))
+        scale = _scale_of(alike[0])(style, _without_sinks(alike, style))
         scales[group] = replace(scale, name=_name(alike[0]) + ", log" * scale.log)
     return scales, drawn
 
@@ -220,17 +220,23 @@ def without_missing(m: AttentionMap) -> AttentionMap:
     return replace(m, weights=np.nan_to_num(m.weights)) if np.isnan(m.weights).any() else m
 
 
-def _without_like_sinks(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Return maps of texts without sinks, such as short ones, with 0 for the weights of keys that are sinks in others.
+def _without_sinks(maps: Sequence[AttentionMap], style: Style) -> list[AttentionMap]:
+    """Return maps with 0 for weights that would set the scale in place of sinks, which stand apart.
 
-    They would set the scale in place of the sinks: of "It was.", the weight of [CLS], which is nearly 1.
+    They are those of keys that are sinks in other texts, in texts without sinks, such as short ones: of "It was.", the
+    weight of [CLS] is nearly 1; and of columns of pooled maps in which there is a sink.
     """
-    sinks = {m.sinks for m in maps if m.sinks}
-    lacking = [bool(sinks) and m.sinks is None and m.is_whole for m in maps]
-    return [
-        replace(m, weights=np.where(like_sinks(m, sinks), np.float32(0), m.weights)) if lacks else m
-        for m, lacks in zip(maps, lacking, strict=True)
-    ]
+    if not style.has_sinks_apart:
+        return list(maps)
+    sinks, without = {m.sinks for m in maps if m.sinks}, []
+    for m, pooled in zip(maps, pooled_sinks(maps), strict=True):
+        left_out = np.zeros(len(m.columns), np.bool_)
+        if sinks and m.sinks is None and m.is_whole:
+            left_out = like_sinks(m, sinks)
+        elif pooled:
+            left_out[pooled.column] = True
+        without.append(replace(m, weights=np.where(left_out, np.float32(0), m.weights)) if left_out.any() else m)
+    return without
 
 
 def _name(m: AttentionMap) -> str:

@@ -17,8 +17,9 @@ from mhaviz.pages.panels import SINK_SCALE
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import NORM
+from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
+from mhaviz.results.sinks import pooled_sinks
 from mhaviz.views.figure.axes import draw_head
 from mhaviz.views.html.contents import contents_of
 from mhaviz.views.scales import resolve, resolve_maps
@@ -182,6 +183,55 @@ def test_of_many_texts_a_line_says_where_there_are_sinks(show):
     assert "sentence 1, sink: [CLS] 50%" in printed
     printed = show(heatmap_view(attention_of(*maps)), 100)
     assert "sinks: [CLS] in 6 of 6 texts, 50% of their weight on average" in printed
+
+
+def pooled(m, cells):
+    """The map in cells of equal width: sums over keys, means over queries."""
+    width = len(m.keys) // cells
+    starts = np.arange(0, len(m.keys), width)
+    weights = np.add.reduceat(np.add.reduceat(m.weights, starts, axis=2), starts, axis=1) / width
+    edges = np.append(starts, len(m.keys))
+    return replace(m, weights=weights, rows=Axis(m.rows.tokens, edges), columns=Axis(m.columns.tokens, edges))
+
+
+def test_a_pooled_map_has_the_scale_of_columns_without_a_sink_and_says_so(show):
+    whole = bidirectional(40)
+    m = pooled(whole, 10)
+    share = whole.weights[..., :4].sum(axis=2, dtype=np.float64).mean()
+    line = f"sink: in the column of [CLS], {share:.0%} of all weight; pooled, so not apart"
+    sheet = heatmap_figure(attention_of(m), Style(dpi=40))
+    scale = resolve(attention_page(attention_of(m)), {}, Style()).of(m)
+    assert scale.high == pytest.approx(darkest_from([replace(m, weights=m.weights * (np.arange(10) > 0))]))
+    assert scale.above
+    assert images(sheet, "sinks of") == []
+    assert line[:40] in " ".join(texts(sheet))
+    assert line in show(heatmap_view(attention_of(m)), 100)
+    document = contents_of(attention_of(m), Style()).document
+    assert line in document["reading"]
+    assert document["scales"][0]["high"] == pytest.approx(scale.high)
+    largest = resolve(attention_page(attention_of(m)), {}, Style(sinks="in")).of(m)
+    assert largest.high == pytest.approx(m.weights.max())
+    assert "sink" not in show(heatmap_view(attention_of(m), Style(sinks="in")), 100)
+
+
+def uniform(n):
+    weights = np.tri(n, dtype=np.float32)
+    words = [f"w{i}" for i in range(n)]
+    return made_map(words, words, (weights / weights.sum(axis=1, keepdims=True))[None], "masked")
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        pooled(uniform(40), 8),  # the first column of a causal map has much weight of even heads
+        pooled(uniform(40), 20),
+        replace(pooled(bidirectional(40), 10), quantity=replace(WEIGHT, reduction="max")),
+        replace(pooled(bidirectional(40), 10), quantity=NORM),
+    ],
+)
+def test_no_sink_of_a_pooled_map_is_where_none_is_known(show, m):
+    assert pooled_sinks([m]) == (None,)
+    assert "sink" not in show(heatmap_view(attention_of(m)), 100)
 
 
 def test_in_a_column_fewer_heads_side_by_side_spare_the_pooling_that_sinks_would_need():

@@ -393,6 +393,5 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     of_maps = [(part, part.block.maps[0]) for part in mosaics if part.block.maps]
     pooled = tuple(part.layout.pooled for part in mosaics if not part.block.maps or part.block.maps[0].is_whole)
     cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in of_maps for layout in part.layouts)
-    are_apart = any(layout.keys.apart for part in mosaics for layout in part.layouts)
-    sinks = "apart, in grey and on a scale of its own" * are_apart
+    sinks = "apart, in grey and on a scale of its own" * style.has_sinks_apart
     return Drawn(tuple(cells), pooled, sinks=sinks, ends=style.ends)
