@@ -155,7 +155,9 @@ class TrainedModel(Model):
         """Return the checkpoint, with the sentences and their translations if there are inputs."""
         if not isinstance(inputs, PairInputs):
             return self.checkpoint.source(self.device)
-        return self.checkpoint.source(self.device, inputs.pairs, inputs.target_given)
+        source = self.checkpoint.source(self.device, inputs.pairs, inputs.target_given)
+        are_cross = any(site.kind == "cross" for site in self.sites())
+        return replace(source, remark="source-target queries are the words being produced" * are_cross)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """See ``Model.embed``. The decoder reads the start mark before a target."""

@@ -41,9 +41,8 @@ def explanation_page(e: Explanation) -> Page:
     )
 
     def reading(drawn: Drawn) -> str:
-        remark = e.source.remark if e.kind == "cross" else ""  # what the query is named after
         sides = "columns are features, counted from 0; rows are keys"
-        return "; ".join(filter(None, [sides, *dict.fromkeys(drawn.pooled), remark]))
+        return "; ".join(filter(None, [sides, *dict.fromkeys(drawn.pooled), e.source.remark]))
 
     return Page(_lesson(e), blocks, e.source.footnote, reading)
 

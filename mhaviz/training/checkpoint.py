@@ -157,7 +157,7 @@ class Checkpoint:
             return Source(footnote, details)
         details["sentences"] = [" ".join(pair.source) for pair in pairs]
         details |= {"translations": [" ".join(pair.target) for pair in pairs], "target_given": target_given}
-        return Source(footnote, details, "source-target rows are the words being produced")
+        return Source(footnote, details)
 
     def record(self, device: torch.device) -> Training:
         """Return the course of the training as a result."""

@@ -8,7 +8,7 @@ from rounding import rounding
 from torch import nn
 
 from mhaviz.errors import ArgumentError
-from mhaviz.models.trained_model import TrainedModel
+from mhaviz.models.trained_model import KINDS, TrainedModel
 from mhaviz.results.trace import follow_element
 from mhaviz.training.checkpoint import Checkpoint, Plan, Sizes
 from mhaviz.training.corpus import Corpus, Pair
@@ -43,6 +43,13 @@ def test_three_attentions_and_the_names_of_their_rows(translator):
     for m in attention.maps:
         np.testing.assert_allclose(m.weights.sum(axis=-1), 1, atol=CLOSE)
     assert attention.source.details["translations"] == [" ".join(TARGET)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_remark_names_queries_which_are_no_rows_in_pages_of_keys(translator, kind):
+    chosen = translator.select(kind=kind)
+    remark = chosen.describe(chosen.encode([SENTENCE])).remark
+    assert remark == ("source-target queries are the words being produced" if kind == "cross" else "")
 
 
 def test_weights_are_pytorchs(translator):

@@ -271,7 +271,7 @@ class TransformersModel(CorpusModel):
             details["unshown"] = list(loaded.unshown)
             remarks.append(f"{_unshown_text(loaded.unshown)} not shown")
         if texts and any(site.kind == "cross" for site in chosen):
-            remarks.append("source-target rows are named after the token that is being produced")
+            remarks.append("source-target queries are named after the token that is being produced")
         return self._source(remarks, details, (_layers_text(sites, chosen), _heads_text(chosen)), sizes)
 
     def _source(
