@@ -9,6 +9,7 @@ from typing import Any
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.colormaps import DIVERGING, INK
+from mhaviz.pages.registry import FIGURE_SUFFIXES
 from mhaviz.views.measures import BODY, MARGIN, PAGE_WIDTH, SMALL
 
 _LEAST_VMAX, _MOST_VMAX = 1e-30, 1e30  # numbers divided by it are still numbers of float32
@@ -32,6 +33,12 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 }
 """What each look is, and the words for it in a message."""
 
+LOOKS_OF_FILES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("room", "dpi", "width", "font_size", "columns"), FIGURE_SUFFIXES),
+    "title": (*FIGURE_SUFFIXES, ".html"),
+}
+"""Looks, by default None, that apply to files with these suffixes alone; all others apply everywhere."""
+
 
 @dataclass(frozen=True)
 class Style:
@@ -40,8 +47,7 @@ class Style:
     ``save``, ``plot`` and ``to_html`` of results take its attributes by name (``results.result.Looks`` has their types
     for editors), and commands have an option for each that their pictures heed (``cli.shared.appearance``).
 
-    ``cmap``, ``vmax``, ``log``, ``positions`` and ``sinks`` apply everywhere, ``title`` to figures and pages for the
-    browser, and the others to figures alone.
+    They apply everywhere, but for ``LOOKS_OF_FILES``.
 
     Attributes:
         cmap: colormap of weights: "ink", from white to dark blue, or one of matplotlib's.

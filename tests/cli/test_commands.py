@@ -203,6 +203,19 @@ BAD = [
     (["heatmap", "a", "--dpi", "0"], 2, "dpi: expected at least 20, got 0"),
     (["trace-shapes", "--dpi", "-1"], 2, "dpi: expected at least 20, got -1"),
     (["heatmap", "a", "--columns", "0"], 2, "columns: expected at least 1"),
+    (
+        ["heatmap", "a", "--for", "page"],
+        2,
+        "--for: expected a picture to save, in a .png or .svg or .pdf file, got none",
+    ),
+    (
+        ["trace-shapes", "--width", "3in", "-o", "t.json"],
+        2,
+        "--width: expected a picture to save, in a .png or .svg or",
+    ),
+    (["complexity", "--font-size", "9"], 2, "--font-size: expected a picture to save"),
+    (["heatmap", "a", "--title", "", "-o", "a.npz"], 2, "--title: expected a picture to save"),
+    (["heatmap", "a", "--width", "3"], 2, "--width: expected a length such as 3.3in or 8.4cm, got '3'"),
     (["heatmap", "a", "--head", "8"], 2, "there is no head 8; the layer has heads 0 to 7"),
     (["heatmap", "a", "--head", "5-3"], 2, "3-5 (the smaller first, at most 9,999) or all, got '5-3'"),
     (["heatmap", "a", "--head", "x"], 2, "expected heads such as 0, 3-5 (the smaller"),
@@ -523,7 +536,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path, monkeypatch, capsys, suffix, 
 
     (tmp_path / f"halfway{suffix}").write_bytes(content)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks: importlib.import_module("halfway"))
+    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks, delivery: importlib.import_module("halfway"))
     monkeypatch.setattr("mhaviz.cli.surroundings.run_settled", lambda: cli.main(["show", "w.npy"]))
     assert cli.run() == 1
     out, err = capsys.readouterr()
@@ -536,7 +549,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path, monkeypatch, capsys, suffix, 
 def test_an_error_of_our_own_stays_one(monkeypatch):
     from mhaviz import cli
 
-    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks: 1 / 0)
+    monkeypatch.setattr("mhaviz.cli.commands.show.style_of", lambda looks, delivery: 1 / 0)
     monkeypatch.setattr("mhaviz.cli.surroundings.run_settled", lambda: cli.main(["show", "w.npy"]))
     with pytest.raises(ZeroDivisionError):
         cli.run()

@@ -46,7 +46,7 @@ def ablate(
 
     from mhaviz.pages.head_numbers import Order
 
-    style, order = style_of(looks), Order(sort, top)
+    style, order = style_of(looks, delivery), Order(sort, top)
     probe = repeats.probe(sentences, file)
     stream = stream_sentences(sentences, file) if probe is None else ()
     loaded = checkpoint.load(delivery, predicts=True)

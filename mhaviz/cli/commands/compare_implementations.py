@@ -27,6 +27,7 @@ def compare_implementations(
     Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check()
+    style = style_of(looks, delivery)
 
     from mhaviz.api import random_layer
 
@@ -34,4 +35,4 @@ def compare_implementations(
         comparison = random_layer.compare_implementations(
             lengths, **asked(sizes), device=device, on_progress=on_progress
         )
-    delivery.deliver(comparison, style_of(looks))
+    delivery.deliver(comparison, style)

@@ -43,7 +43,7 @@ def compare_projections(
 
     from mhaviz.api import random_layer
 
-    style = style_of(looks)
+    style = style_of(looks, delivery)
     with delivery.working("computing"):
         comparison = random_layer.compare_projections(
             *sentences, include_self=include_self, keep_case=keep_case, **asked(random)

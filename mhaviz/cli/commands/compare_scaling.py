@@ -35,7 +35,7 @@ def compare_scaling(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(looks), model.load(delivery, given)
+    style, loaded = style_of(looks, delivery), model.load(delivery, given)
     with delivery.working("computing"):
         comparison = loaded.compare_scaling(given, head=head, **vars(attention))
     delivery.deliver(comparison, style)

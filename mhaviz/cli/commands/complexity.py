@@ -27,9 +27,10 @@ def complexity(
     Output: a {RESULT_SUFFIXES} file.
     """
     delivery.check()
+    style = style_of(looks, delivery)
 
     from mhaviz.api import random_layer
 
     with progress(delivery.quiet, "measuring") as on_progress:
         measured = random_layer.complexity(lengths, **asked(sizes), device=device, on_progress=on_progress)
-    delivery.deliver(measured, style_of(looks))
+    delivery.deliver(measured, style)

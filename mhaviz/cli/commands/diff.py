@@ -103,7 +103,7 @@ def diff(
     """
     reads = pair.file is not None
     delivery.check([before, after, *([pair.file] if pair.file else [])], PAGE_SUFFIXES)
-    style = style_of(looks)
+    style = style_of(looks, delivery)
 
     from mhaviz.results.difference import require_limit
 

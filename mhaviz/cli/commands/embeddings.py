@@ -49,5 +49,5 @@ def embeddings(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead)
-    style = style_of(looks)
+    style = style_of(looks, delivery)
     delivery.deliver(model.load(delivery, given).embeddings(given), style)

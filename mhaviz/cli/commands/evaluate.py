@@ -37,7 +37,7 @@ def evaluate(
     """
     delivery.check([Path(name) for name in (checkpoint, corpus) if name is not None])
 
-    style = style_of(looks)
+    style = style_of(looks, delivery)
 
     from mhaviz.api.evaluation import evaluate as evaluation_of
 

@@ -45,6 +45,6 @@ def explain(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, generate=generate)
-    style, loaded = style_of(looks), model.load(delivery, given)
+    style, loaded = style_of(looks, delivery), model.load(delivery, given)
     explained = loaded.explain(given, token, head=head, **vars(attention))
     delivery.deliver(explained, style)

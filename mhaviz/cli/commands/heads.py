@@ -42,7 +42,7 @@ def heads(
     Output: a {HEAD_SUFFIXES} file.
     """
     delivery.check([file] if file else [], HEAD_SUFFIXES)
-    style = style_of(looks)
+    style = style_of(looks, delivery)
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)

@@ -77,7 +77,7 @@ def heatmap(
     Output: a {MAP_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, instead, MAP_SUFFIXES, generate=generate, whole=long.whole)
-    style = style_of(looks)
+    style = style_of(looks, delivery)
     if show not in ("norms", "uniform"):
         style.require_vmax()
     loaded = model.load(delivery, given)

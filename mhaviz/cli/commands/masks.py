@@ -38,7 +38,7 @@ def masks(
 
     Output: a {RESULT_SUFFIXES} file.
     """
-    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(looks)
+    given, style = given_to(model, delivery, texts, target, has_example=True), style_of(looks, delivery)
     has_seed = dropout is None or "seed" in model.takes
     others: dict[str, Any] = {} if has_seed else {"seed": None}  # which is then the seed of dropout only
     loaded = model.load(delivery, given, **others)

@@ -50,7 +50,7 @@ def matrices(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(looks), model.load(delivery, given)
+    style, loaded = style_of(looks, delivery), model.load(delivery, given)
     with delivery.working("computing"):
         found = loaded.matrices(
             given,

@@ -110,7 +110,7 @@ def record(
             raise ArgumentError("--show heads averages over tokens, and draws no maps; leave out --by")
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
-    options, style = recorded.parse(), style_of(looks)
+    options, style = recorded.parse(), style_of(looks, delivery)
     style.require_vmax()
     images.check(needs_image=())
     folder = Path.cwd()

@@ -34,7 +34,7 @@ def report(
     Output: a {PAGE_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, suffixes=PAGE_SUFFIXES)
-    style, loaded = style_of(looks), model.load(delivery, given)
+    style, loaded = style_of(looks, delivery), model.load(delivery, given)
     with delivery.working("computing"):
         page = loaded.report(given, head=head, page=".html" in delivery.suffixes, **vars(attention))
     delivery.deliver(page, style)

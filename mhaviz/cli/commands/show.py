@@ -65,7 +65,7 @@ def show(
     Output: a {MAP_SUFFIXES} file. With --image, pictures and JSON show the attention over the image.
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
-    style = style_of(looks)
+    style = style_of(looks, delivery)
     images.check()
 
     from mhaviz.api.saved_maps import read

@@ -49,7 +49,7 @@ def trace_shapes(
     Output: a {RESULT_SUFFIXES} file.
     """
     given = given_to(model, delivery, texts, target, has_example=True)
-    style, loaded = style_of(looks), model.load(delivery, given)
+    style, loaded = style_of(looks, delivery), model.load(delivery, given)
     trace = loaded.trace_shapes(given, values=values, **vars(attention))
     if follow:
         trace = trace.follow(follow)

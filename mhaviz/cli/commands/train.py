@@ -92,7 +92,7 @@ def train(
 
     Output: one .safetensors file; .png, .svg, .pdf and .json files.
     """
-    style, inputs = style_of(looks), [Path(corpus)]
+    style, inputs = style_of(looks, delivery), [Path(corpus)]
     delivery.check(inputs, (*RESULT_SUFFIXES, _SUFFIX))
     if animate is not None:
         check_outputs([animate], (".gif",), inputs)

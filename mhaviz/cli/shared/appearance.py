@@ -6,9 +6,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import number_or_auto, on_or_off, parse_length, parsed
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.limits import MOST_CELLS
-from mhaviz.views.style import Style
+from mhaviz.pages.registry import FIGURE_SUFFIXES
+from mhaviz.views.style import LOOKS_OF_FILES, Style
 
 look_option = partial(typer.Option, rich_help_panel="Appearance")
 long_option = partial(typer.Option, rich_help_panel="Long inputs")
@@ -109,6 +112,18 @@ class PoolOptions:
     ] = None
 
 
-def style_of(looks: PictureOptions) -> Style:
-    """Return the style that these options describe. Raises ArgumentError if it is invalid."""
-    return Style(**vars(looks))
+def style_of(looks: PictureOptions, delivery: Delivery) -> Style:
+    """Return the style that these options describe.
+
+    Raises:
+        ArgumentError: it is invalid, or has a look of files of which none is saved.
+    """
+    style = Style(**vars(looks))
+    for name, suffixes in LOOKS_OF_FILES.items():
+        if getattr(style, name) is not None and delivery.suffixes.isdisjoint(suffixes):
+            got = " and ".join(map(str, delivery.paths)) or "none"
+            raise ArgumentError(
+                f"{parameter(name)}: expected a picture to save, in a {' or '.join(FIGURE_SUFFIXES)} file, got {got}; "
+                f"leave it out, or give a file by {parameter('output')}"
+            )
+    return style
