@@ -249,6 +249,8 @@ def token_labels(
 ) -> list[str]:
     """Return a label of at most ``width`` cells for each token, with its position where it occurs more than once.
 
+    A number beside labels with positions is in quotes, as it would be read as a position.
+
     Args:
         tokens: the tokens, or spans of them.
         width: most cells of a label.
@@ -260,9 +262,12 @@ def token_labels(
     """
     labels = []
     suffixes = position_suffixes(tokens, start, lowered) if positions else [""] * len(tokens)
+    has_positions = any(suffixes)
     for token, suffix, n in zip(tokens, suffixes, counts or [1] * len(tokens), strict=True):
         number = count_text(n)
         room, label = width - cell_len(suffix), shown(bare(token))
+        if not suffix and label.isdecimal() and has_positions:
+            label = f'"{label}"'
         if number and min(cell_len(label), _LEAST_COUNTED) <= room - len(number):
             room, suffix = room - len(number), suffix + number
         labels.append(cut(label, room) + suffix if room > 0 else cut(suffix, width))

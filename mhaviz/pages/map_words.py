@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import bare, cut, harmless, visible
+from mhaviz.pages.numbers import percent
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -17,6 +18,7 @@ from mhaviz.results.quantity import WEIGHT, Cells
 from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
 
 _TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
+_MARKED = {("[", "]"), ("<", ">")}  # ends of the names of special tokens
 _ONE = "a row sums to 1"
 READING = "rows are queries, columns keys; a row of a softmax sums to 1"
 """Explanation of pictures of weights beside scores."""
@@ -110,23 +112,25 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
         share = sum(one.share for sinks in apart.values() for one in sinks.sinks) / len(apart)
         listed = ", ".join(list(tokens)[:_MOST_TEXTS]) + ", …" * (len(tokens) > _MOST_TEXTS)
         where = f"in {len(apart):,} of {len(of_texts):,} texts"
-        lines.append(f"sinks: {listed} {where}, {share:.0%} of their weight on average{end}")
+        lines.append(f"sinks: {listed} {where}, {percent(share)} of their weight on average{end}")
     if pooled:
         lines.append(f"pooled: sinks not apart in {len(pooled):,} of {len(of_texts):,} texts")
     return lines
 
 
 def _pooled_sink_text(sink: PooledSink) -> str:
-    return f"sink: in the column of {_sink_name(sink.token)}, {sink.share:.0%} of all weight; pooled, so not apart"
+    return f"sink: in the column of {_sink_name(sink.token)}, {percent(sink.share)} of all weight; pooled, so not apart"
 
 
 def _sink_name(token: str) -> str:
-    return cut(visible(bare(token)), _TOKEN)
+    """Return a token beside a number: "[CLS]", or in quotes, as "." and "0" would be read as parts of it."""
+    name = cut(visible(bare(token)), _TOKEN)
+    return name if (name[0], name[-1]) in _MARKED else f"“{name}”"
 
 
 def _sinks_text(sinks: Sinks) -> str:
     of_each = [
-        f"{_sink_name(one.token)} {one.share:.0%} of all weight ({one.times_uniform:.1f} × uniform"
+        f"{_sink_name(one.token)} {percent(one.share)} of all weight ({one.times_uniform:.1f} × uniform"
         for one in sinks.sinks
     ]
     following = f"next: {_sink_name(sinks.next_token)} {sinks.next_times_uniform:.1f})"

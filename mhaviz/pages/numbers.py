@@ -21,6 +21,11 @@ def short(number: float, digits: int = 3) -> str:
     return f"{_trimmed(mantissa)}e{power}"
 
 
+def percent(share: float) -> str:
+    """Return a share from 0 to 1: "47%"; "<1%" where it would be rounded to nothing."""
+    return "<1%" if share > 0 and f"{share:.0%}" == "0%" else f"{share:.0%}"
+
+
 def _trimmed(text: str) -> str:
     """Return decimals without zeros at their end."""
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves, matrices
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.labels import bare, visible
-from mhaviz.pages.numbers import short
+from mhaviz.pages.numbers import percent, short
 from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
@@ -118,7 +118,7 @@ def _apart(block: Matrices, has_sinks_apart: bool) -> tuple[int, ...]:
 
 def _with_sinks(panel: Panel, apart: tuple[int, ...], names: Sequence[str]) -> Panel:
     """Return a panel with columns that stand apart, and the mean weight of each: "[CLS] 47%", or "47%"."""
-    shares = [f"{share:.0%}" for share in np.nan_to_num(panel.values[:, list(apart)]).mean(axis=0)]
+    shares = [percent(share) for share in np.nan_to_num(panel.values[:, list(apart)]).mean(axis=0)]
     aside = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True))
     return replace(panel, apart=apart, aside=aside, aside_short=", ".join(shares))
 

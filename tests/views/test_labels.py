@@ -166,9 +166,9 @@ def test_thinned_labels_fit(n_labels, n_fitting):
 
 def test_labels_of_spans_say_how_many_tokens_they_have():
     texts, counts = [" didn't", " it", " Rindfleischetikett", " didn't", " 9"], (3, 1, 6, 3, 2)
-    wide = ["didn't₀ (3)", "it", "Rindfleischetikett (6)", "didn't₃ (3)", "9 (2)"]
+    wide = ["didn't₀ (3)", "it", "Rindfleischetikett (6)", "didn't₃ (3)", '"9" (2)']
     assert labels.token_labels(texts, 40, counts=counts) == wide
-    narrow = ["didn't₀", "it", "Rin…tt (6)", "didn't₃", "9 (2)"]  # where there is room for a name beside it
+    narrow = ["didn't₀", "it", "Rin…tt (6)", "didn't₃", '"9" (2)']  # where there is room for a name beside it
     assert labels.token_labels(texts, 10, counts=counts) == narrow
     assert labels.token_labels(texts, 5, counts=counts)[1:3] == ["it", "Ri…tt"]
 
@@ -220,6 +220,12 @@ def test_a_position_is_no_digit_of_its_token():
 def test_no_token_reads_as_another_with_its_position(tokens, lowered):
     found = labels.token_labels(tokens, 99, lowered=lowered)
     assert len(set(found)) == len(found)
+
+
+def test_a_number_beside_positions_is_no_position():
+    assert labels.token_labels(["a", "5", "a", "25", "25"], 9) == ["a₀", '"5"', "a₂", "25#3", "25#4"]
+    assert labels.token_labels(["a", "5", "a"], 9, positions=False) == ["a", "5", "a"]
+    assert labels.token_labels(["a", "5", "b"], 9) == ["a", "5", "b"]
 
 
 def test_positions_on_paper_are_as_large_as_the_token():

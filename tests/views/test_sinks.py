@@ -98,7 +98,7 @@ def test_shares_names_and_a_bar_say_what_grey_columns_are():
     assert shown.count("[CLS]") == 1 + sheet_columns(sheet)
     assert "sink" in shown
     assert any(
-        re.search(r"sink: \[CLS\] 50% of all weight \(10\.0 × uniform; next: w\d+ \d\.\d\)", text) for text in shown
+        re.search(r"sink: \[CLS\] 50% of all weight \(10\.0 × uniform; next: “w\d+” \d\.\d\)", text) for text in shown
     )
 
 
@@ -174,7 +174,7 @@ def test_a_terminal_has_the_share_of_each_row_before_it(show, n, colour):
     assert len(rows) == (n if colour is None or n == 10 else -(-n // 2))
     assert all(re.search(r" 50%│", line) for line in rows)
     assert max(map(len, plain.splitlines())) <= 100
-    assert re.search(rf"(?m)^sink: \[CLS\] 50% of all weight \({n / 2:.1f} × uniform; next: w\d+ \d\.\d\)$", plain)
+    assert re.search(rf"(?m)^sink: \[CLS\] 50% of all weight \({n / 2:.1f} × uniform; next: “w\d+” \d\.\d\)$", plain)
 
 
 def test_of_many_texts_a_line_says_where_there_are_sinks(show):

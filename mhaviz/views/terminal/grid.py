@@ -22,6 +22,7 @@ from mhaviz.pages.labels import (
     visible,
 )
 from mhaviz.pages.map_words import pooled_text
+from mhaviz.pages.numbers import percent
 from mhaviz.pages.panels import Panel, Scale, tile_titles
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis, cell_edges, even_cells
@@ -315,7 +316,7 @@ class HeatGrid:
     def _before(self, numbers: NDArray[np.float32]) -> Iterator[Segment]:
         """Yield the numbers of keys that stand apart, (rows, keys apart), before the cells of a line: their means."""
         for values, label in zip(numbers.T, self._shares, strict=True):
-            text = HIDDEN if np.isnan(values).all() else f"{np.nanmean(values):.0%}"
+            text = HIDDEN if np.isnan(values).all() else percent(float(np.nanmean(values)))
             yield from (Segment(text.rjust(cell_len(label))), Segment(_BESIDE_APART, DIM))
 
     def _all_headers(self, layout: GridLayout) -> Iterator[list[Segment]]:
