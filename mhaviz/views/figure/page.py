@@ -36,9 +36,9 @@ from mhaviz.views.figure.sheet import (
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, PAGE_WIDTH, snap
 from mhaviz.views.scales import Scales, resolve, resolve_sheets
 from mhaviz.views.style import ROOMS, LayoutStyle, Style
-from mhaviz.views.tiles.fit import LEAST_PITCH, PAGE_SHAPE
+from mhaviz.views.tiles.fit import PAGE_SHAPE
 from mhaviz.views.tiles.heads import HIGH
-from mhaviz.views.tiles.labels import lacks_labels
+from mhaviz.views.tiles.labels import has_labels, lacks_labels
 
 _TITLE = 0.34  # inches
 _LEAST_MARGIN = 0.05  # inches around a figure of a given width
@@ -83,8 +83,7 @@ class _Laid:
     def fits(self) -> bool:
         """Whether it is at most as high as it may be, with heads that are not too small to be read."""
         mosaics = (one for part, *_ in self.plan.places for one in part.pictures if one.block.maps)
-        tiles = (one.layout for one in mosaics if one.layout.enlarged is None)
-        are_legible = all(one.tile_width >= min(_LEAST_HEAD, one.keys.cells * LEAST_PITCH) - _HAIR for one in tiles)
+        are_legible = all(map(_is_legible, (one for one in mosaics if one.layout.enlarged is None)))
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
@@ -103,6 +102,13 @@ class _Laid:
     def cells(self) -> dict[int, tuple[int, int]]:
         """Cells in which pooled maps are drawn."""
         return pooled_cells(_pictures(part for part, *_ in self.plan.places))
+
+
+def _is_legible(part: MosaicPart) -> bool:
+    """Return whether each token has a label, or heads are so large that it may lack some."""
+    sides = (part.rows, part.layout.queries), (part.columns, part.layout.keys)
+    have_all = all(has_labels(axis) and len(side.marks) >= len(axis.tokens) for axis, side in sides)
+    return have_all or part.layout.tile_width >= _LEAST_HEAD - _HAIR
 
 
 def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFIXES) -> list[Sheet]:

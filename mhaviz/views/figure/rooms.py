@@ -1,13 +1,14 @@
 """Pages that fit a room, such as a slide: with fewer heads, and divided at the borders of blocks where need be."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text, matrices
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text, heads, matrices
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
@@ -30,6 +31,8 @@ class LaidOut(Protocol):
 
 LayOut = Callable[[Page], LaidOut | None]
 """Lays out a page; None: it is too wide for the room."""
+Strengths = Mapping[Hashable, float]
+"""Strength of each head of a page, by its name."""
 
 
 def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
@@ -49,10 +52,10 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
         if other.blocks != page.blocks and fits(other):
             return [other]
     most = max((block.n_heads for block in page.blocks), default=0)
-    least = min(_LEAST_HEADS, most)
-    if most and fits(with_strongest(page, least)):
-        return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n)), least, most))]
-    divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out)
+    least, strengths = min(_LEAST_HEADS, most), _strengths(page)
+    if most and fits(with_strongest(page, least, strengths)):
+        return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n, strengths)), least, most), strengths)]
+    divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out, strengths)
     return [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
 
 
@@ -78,9 +81,9 @@ def _numbered(part: Page, page: Page, number: int, of: int) -> Page:
     return replace(part, footnote="; ".join(filter(None, [said, page.footnote])), remark=part.remark if is_read else "")
 
 
-def with_strongest(page: Page, most: int) -> Page:
+def with_strongest(page: Page, most: int, strengths: Strengths) -> Page:
     """Return the page with at most so many heads in each block, the strongest, and a remark that says so."""
-    blocks = [_strongest(block, most) for block in page.blocks]
+    blocks = [_strongest(block, most, strengths) for block in page.blocks]
     pairs = ((some.n_heads, block.n_heads) for some, block in zip(blocks, page.blocks, strict=True))
     counts = dict.fromkeys(pair for pair in pairs if pair[0] < pair[1])
     said = "; ".join(f"the {few} strongest of {many} heads" for few, many in counts)
@@ -93,16 +96,30 @@ def _saying(page: Page, said: str) -> Page:
     return replace(page, remark=lambda drawn: "; ".join(filter(None, [page.reading(drawn), said])))
 
 
-def _strongest(block: Block, most: int) -> Block:
+def _strengths(page: Page) -> Strengths:
+    """Return the strength of each head: of several sentences the mean, so that the same heads are drawn of all."""
+    of_heads = defaultdict[Hashable, list[float]](list)
+    for block in heads(page.blocks):
+        for head, strength in zip(_names(block), peaks(block.maps), strict=True):
+            of_heads[head].append(strength)
+    return {head: math.fsum(several) / len(several) for head, several in of_heads.items()}
+
+
+def _names(block: Matrices) -> list[Hashable]:
+    """Return what names each head of a block in any sentence."""
+    return [(m.kind, m.layer, m.module, m.pass_number, head) for m in block.maps for head in m.heads]
+
+
+def _strongest(block: Block, most: int, strengths: Strengths) -> Block:
     """Return a block of heads with the strongest of them, in their order; other blocks as they are."""
     if not isinstance(block, Matrices) or block.n_heads <= most:
         return block
-    strength = peaks(block.maps)
+    strength = [strengths[head] for head in _names(block)]
     kept = sorted(sorted(range(len(strength)), key=lambda i: -strength[i])[:most])
-    heads = [(i, head) for i, m in enumerate(block.maps) for head in m.heads]
+    of_maps = [(i, head) for i, m in enumerate(block.maps) for head in m.heads]
     maps: list[AttentionMap] = [
         block.maps[i].select(tuple(head for _, head in of_map))
-        for i, of_map in groupby((heads[k] for k in kept), key=lambda pair: pair[0])
+        for i, of_map in groupby((of_maps[k] for k in kept), key=lambda pair: pair[0])
     ]
     table = block.table
     if table and len(table.rows) == len(block.panels):
@@ -111,7 +128,7 @@ def _strongest(block: Block, most: int) -> Block:
     return replace(block, panels=panels, maps=tuple(maps), table=table, across=None, by_layer=())
 
 
-def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[Page]:
+def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strengths: Strengths) -> list[Page]:
     """Return pages with as many blocks, or parts of blocks, as each has room for."""
     pages, current = list[Page](), list[Block]()  # of the last page
 
@@ -150,8 +167,8 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut) -> list[
             pending.appendleft(block)
         elif block.blocks:
             pending.extendleft(reversed(block.blocks))
-        elif most := _most(lambda n: fit(*current, _strongest(block, n)), 0, block.n_heads - 1):  # noqa: B023
-            pages.append(with_strongest(replace(page, blocks=(*current, block)), most))
+        elif most := _most(lambda n: fit(*current, _strongest(block, n, strengths)), 0, block.n_heads - 1):  # noqa: B023
+            pages.append(with_strongest(replace(page, blocks=(*current, block)), most, strengths))
             current.clear()
         elif current:
             turn(len(current))

@@ -151,6 +151,11 @@ def _lay_out(n_tiles: int, rows: Axis, columns: Axis, space: Space) -> Layout:
         share += 1
 
 
+def balanced(most: int, n_tiles: int) -> int:
+    """Return the tiles side by side, at most ``most``, with which no row has far fewer than another."""
+    return -(-n_tiles // -(-n_tiles // most))
+
+
 def even_number(length: int, most: int) -> int:
     """Return the largest number of cells, at most ``most``, that each have equally many of ``length`` tokens."""
     return -(-length // -(-length // max(most, 1)))
@@ -318,8 +323,7 @@ def _narrow_columns(n_tiles: int, cells: int, shape: float, room: float, height:
     def high(columns: int) -> float:
         return -(-n_tiles // columns) * (((room + GAP) / columns - GAP) * shape + GAP + TILE_TITLE)
 
-    balanced = [-(-n_tiles // -(-n_tiles // n)) for n in (labelled, most)]
-    if labelled > 1 and high(balanced[0]) <= height:
-        return balanced[0]
+    if labelled > 1 and high(balanced(labelled, n_tiles)) <= height:
+        return balanced(labelled, n_tiles)
     full = (n for n in range(1, most + 1) if n_tiles % n == 0 and high(n) <= height / 2)
-    return next(full, balanced[1])
+    return next(full, balanced(most, n_tiles))

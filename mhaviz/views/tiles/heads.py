@@ -12,7 +12,7 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.views.measures import MARGIN, PAGE_WIDTH
 from mhaviz.views.scales import columns_apart
 from mhaviz.views.style import ROOMS
-from mhaviz.views.tiles.fit import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, THUMB, Space, lay_out
+from mhaviz.views.tiles.fit import MOST_HEIGHT, MOST_WIDTH, PAGE_SHAPE, THUMB, Space, balanced, lay_out
 from mhaviz.views.tiles.labels import LABELS_UP_TO, LEAST_LABEL, MOST_LABEL, lacks_labels
 from mhaviz.views.tiles.layout import GAP, Layout
 from mhaviz.views.tiles.room import Room
@@ -62,13 +62,16 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
     if space.fills and space.column:  # with whole rows, as in a narrow picture of any height, where that has room
         narrow = lay_out(n_heads, m.rows, m.columns, replace(space, fills=False))
         layout = narrow if narrow.height <= space.height else layout
-    if style.is_least and style.heads_height is None and not space.columns and lacks(layout):
+    if (style.is_least or style.room) and not space.columns and lacks(layout):
         # Fewer side by side where that spares all labels; else as many as make heads largest on a page as high as wide.
-        trials = (replace(space, columns=n) for n in range(layout.columns - 1, 0, -1))
-        fewer = (lay_out(n_heads, m.rows, m.columns, trial) for trial in trials)
-        whole = (one for one in fewer if one.height * room.stacked < HIGH and not lacks(one))
-        page = replace(space, height=PAGE_WIDTH / room.stacked, fills=True)
-        layout = next(whole, None) or lay_out(n_heads, m.rows, m.columns, page)
+        across = dict.fromkeys(balanced(n, n_heads) for n in range(layout.columns - 1, 0, -1))
+        fewer = (lay_out(n_heads, m.rows, m.columns, replace(space, columns=n)) for n in across)
+        high = HIGH / room.stacked if style.heads_height is None else space.height
+        whole = next((one for one in fewer if one.height <= high and not lacks(one)), None)
+        if whole is None and style.heads_height is None:
+            page = replace(space, height=PAGE_WIDTH / room.stacked, fills=True)
+            whole = lay_out(n_heads, m.rows, m.columns, page)
+        layout = whole or layout
     if room.like:  # heads with the same number stand above each other
         widest = max(replace(one.keys, cell=layout.keys.cell).length for one in room.like)
         layout = layout.spread(widest + layout.gap)

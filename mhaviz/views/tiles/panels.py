@@ -6,7 +6,7 @@ from dataclasses import replace
 from mhaviz.pages.blocks import Matrices
 from mhaviz.results.axis import Axis
 from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL, snap
-from mhaviz.views.tiles.fit import LEAST_PITCH, THUMB, VALUES_UP_TO, Space, lay_out
+from mhaviz.views.tiles.fit import LEAST_PITCH, THUMB, VALUES_UP_TO, Space, balanced, lay_out
 from mhaviz.views.tiles.labels import LEAST_LABEL, Ruler, widest
 from mhaviz.views.tiles.layout import GAP, Layout
 from mhaviz.views.tiles.room import Room
@@ -46,7 +46,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
         least = THUMB if is_whole_page else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if width / n - GAP >= least), default=1)
-        across = _balanced(across, block.most_across)
+        across = balanced(across, block.most_across)
         most = math.inf if are_features or not style.is_narrow else len(block.columns) * _NARROW_CELL
         most_wide = max(min(width / across - GAP, most), THUMB)
     n_lines = -(-len(panels) // across)
@@ -74,7 +74,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
             else:
                 shape = shape[0], min(shape[1], width / len(block.columns))
                 most = max(int(width / (max(titles, shape[1] * len(block.columns)) + GAP)), 1)
-                across = _balanced(min(most, abreast), abreast)
+                across = balanced(min(most, abreast), abreast)
         columns = across if style.width else block.most_across
         space = Space(ruler, style.pixels, columns, least_tile=math.inf, names=("", ""), shape=shape)
         text_length = max(text_length, _NUMBER)
@@ -92,11 +92,6 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
         layout = replace(layout, queries=replace(layout.queries, room=left))
     pitch = titles + GAP
     return layout.spread(pitch if style.width is None else min(pitch, width / across))
-
-
-def _balanced(most: int, n_panels: int) -> int:
-    """Return the panels side by side, at most ``most``, with which no row has far fewer than another."""
-    return -(-n_panels // -(-n_panels // most))
 
 
 def _in_line(axis: Axis, with_number: float, feature: float) -> float:
