@@ -23,23 +23,23 @@ export async function inflated(bytes) {
 }
 
 /**
- * Return the numbers of one head.
+ * Return the numbers of one head, or those of them from `start` to before `end`, of weights alone.
  *
  * @param {any} ref reference to the numbers of all heads: {chunk, offset, shape: [heads, …], type, …}
  * @param {number} place index of the head along the first axis
  * @param {(a: number) => Uint8Array} chunkBytes the bytes of a chunk
  * @returns {Float32Array} in the order of the other axes
  */
-export function headNumbers(ref, place, chunkBytes) {
+export function headNumbers(ref, place, chunkBytes, start = 0, end = sizeOfHead(ref)) {
   const bytes = headBytes(ref, place, chunkBytes);
   const length = sizeOfHead(ref);
   if (ref.type in ROOTS) {
     const [Codes, missing] = ROOTS[ref.type];
-    return squares(new Codes(bytes.buffer, bytes.byteOffset, length), ref.top, missing);
+    return squares(new Codes(bytes.buffer, bytes.byteOffset, length).subarray(start, end), ref.top, missing);
   }
   switch (ref.type) {
     case "floats":
-      return new Float32Array(bytes.slice().buffer);
+      return new Float32Array(bytes.slice(4 * start, 4 * end).buffer);
     case "affine12":
       return steps(codesOfThreeBytes(bytes, length), ref, place, chunkBytes);
     case "affine16":

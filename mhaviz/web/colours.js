@@ -48,6 +48,7 @@ export class Colours {
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
     const { weights, changes, sinks } = contents.palettes;
     this.#palettes = { weights: read(weights), changes: read(changes), sinks: read(sinks) };
+    this.ofHeads = contents.headColours;
     this.follow();
   }
 
@@ -111,15 +112,15 @@ export class Colours {
   }
 
   /**
-   * Return a colour by its place in the palette, independent of the scale of weights.
+   * Return a colour of a scale by its place along the colour bar, 0 to 1.
    *
-   * @param {number} share 0 to 1; signed: −1 to 1
-   * @param {boolean} signed of the palette whose middle is neutral
+   * @param {number} share
+   * @param {any} [scale] one of the document's; that of weights if it is left out
    * @returns {number[]} red, green, blue
    */
-  shade(share, signed = false) {
-    const place = 3 * paletteIndex(signed ? (share + 1) / 2 : share);
-    return [...this.#palette({ signed }).subarray(place, place + 3)];
+  shade(share, scale = {}) {
+    const place = 3 * paletteIndex(share);
+    return [...this.#palette(scale).subarray(place, place + 3)];
   }
 
   /** Black or white, whichever has more contrast on a colour, by WCAG's relative luminance. @param {number[]} rgb */

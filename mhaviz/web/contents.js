@@ -1,6 +1,7 @@
 // Contents of the page: its JSON document, and the maps, tokens and numbers that it refers to.
 
 import { bitAt, bytesOfBase64, headBytes, headNumbers, inflated } from "./codes.js";
+import { shortened } from "./dom.js";
 import { Call } from "./rule.js";
 
 /** All that Python wrote into the page, with the same names. */
@@ -89,13 +90,20 @@ export class PageMap {
     return this.parts[this.parts.length - 1].name;
   }
 
-  /** Which of so many columns have a sink. @param {(a: number) => number[]} keysOf first key of a column, and its end */
+  /** Whether a key is a sink; it is given as positions, from its first to before its end. */
+  hasSink(first, end = first + 1) {
+    return this.sinks.some((sink) => first <= sink && sink < end);
+  }
+
+  /** Token of the first sink among keys, given as in `hasSink`. */
+  sinkName(first, end = first + 1) {
+    return shortened(this.columns.label(this.sinks.find((sink) => first <= sink && sink < end)), 16);
+  }
+
+  /** Which of so many columns have a sink. @param {(a: number) => [number, number]} keysOf first key of a column, and its end */
   sinksAmong(columns, keysOf) {
     if (!this.sinks.length) return [];
-    return Array.from({ length: columns }, (_, column) => column).filter((column) => {
-      const [first, end] = keysOf(column);
-      return this.sinks.some((sink) => first <= sink && sink < end);
-    });
+    return Array.from({ length: columns }, (_, column) => column).filter((column) => this.hasSink(...keysOf(column)));
   }
 
   /** Which columns of a thumbnail have a sink. */
@@ -171,10 +179,8 @@ export class PageMap {
   values(partName, place, start = 0, end = this.rows.length) {
     const { rows, columns } = this;
     const { values } = this.part(partName);
-    if (values !== null) {
-      const all = headNumbers(values, place, this.#chunkBytes);
-      return all.subarray(start * columns.length, end * columns.length);
-    }
+    const width = columns.length;
+    if (values !== null) return headNumbers(values, place, this.#chunkBytes, start * width, end * width);
     return this.#call.numbers(place, rows.start + start, rows.start + end, columns.start, columns.end);
   }
 
@@ -196,11 +202,11 @@ export class PageMap {
     if (this.isPooled || this.part(partName).values === null) {
       return this.#call.numbers(place, q0, q1, k0, k1);
     }
-    const values = this.values(partName, place);
+    const values = this.values(partName, place, q0 - rows.start, q1 - rows.start);
     const window = new Float32Array((q1 - q0) * (k1 - k0));
-    for (let i = q0; i < q1; i++) {
-      const row = (i - rows.start) * columns.length - columns.start;
-      window.set(values.subarray(row + k0, row + k1), (i - q0) * (k1 - k0));
+    for (let i = 0; i < q1 - q0; i++) {
+      const row = i * columns.length - columns.start;
+      window.set(values.subarray(row + k0, row + k1), i * (k1 - k0));
     }
     return window;
   }

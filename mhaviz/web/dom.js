@@ -44,6 +44,21 @@ export function rove(container, selector) {
   });
 }
 
+/** [down, across]: the cells that a key moves a crosshair by; undefined for other keys. */
+export function stepOf({ key, shiftKey }) {
+  const far = shiftKey ? 10 : 1;
+  return {
+    ArrowUp: [-far, 0],
+    ArrowDown: [far, 0],
+    ArrowLeft: [0, -far],
+    ArrowRight: [0, far],
+    PageUp: [-10, 0],
+    PageDown: [10, 0],
+    Home: [0, -Infinity],
+    End: [0, Infinity],
+  }[key];
+}
+
 /** Element that a key leads to from items[here]; undefined for other keys. */
 function neighbour(items, here, key) {
   const mirrored = getComputedStyle(items[here]).direction === "rtl";

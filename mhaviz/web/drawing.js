@@ -150,8 +150,7 @@ export function drawBar(context, colours, scale, { x, y, width }) {
   const steps = Math.max(Math.round(width), 1);
   for (let step = 0; step < steps; step++) {
     const share = (step + 0.5) / steps;
-    const diverges = scale.signed || scale.ratios;
-    context.fillStyle = `rgb(${colours.shade(diverges ? 2 * share - 1 : share, diverges).join(" ")})`;
+    context.fillStyle = `rgb(${colours.shade(share, scale).join(" ")})`;
     context.fillRect(x + (step * width) / steps, y, width / steps + 0.5, height);
   }
   context.strokeStyle = colours.quiet;

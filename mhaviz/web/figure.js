@@ -1,5 +1,6 @@
 // Maps on a canvas, drawn like a figure in a paper: titles, colour bars, labels, outlines, and a crosshair.
 
+import { OF_SINKS } from "./colours.js";
 import { shortened } from "./dom.js";
 import { drawBar, drawImage, drawLines, eachRun, fitted, FONT, hatch, LABEL_LENGTH } from "./drawing.js";
 import { cellText } from "./numbers.js";
@@ -8,6 +9,7 @@ import { cellText } from "./numbers.js";
 /** @import { Tile } from "./tile.js" */
 
 const TOP = 46; // for title and colour bar; all lengths here are in CSS pixels
+const SINKS = 26; // for the colour bar of sinks
 const GAP = 28; // between maps
 const RIGHT = 8; // for half of the last label
 const LARGEST_CELL = 56;
@@ -24,6 +26,7 @@ const LABEL_FONT = `12px ${FONT}`;
  * @typedef {any} Scene
  * @property {string} title
  * @property {{rows: Axis, columns: Axis}} axes
+ * @property {string[]} sides names of the rows and of the columns
  * @property {number[]} sight [q0, q1, k0, k1]: the visible window, in positions with fractions
  * @property {Array<{part: any, scale: any, layer: Tile|null, thumb: HTMLCanvasElement|null}>} panels
  *   the maps; a thumbnail stands in for a layer until its numbers are there
@@ -41,28 +44,30 @@ export class MapFigure {
   /**
    * Choose the places of all maps, and set `width` and `height` of the figure.
    *
-   * @param {{width: number, height: number}} room
+   * @param {{width: number, height: number, isFilled?: boolean}} room filled: with cells of any shape
    * @param {{rows: Axis, columns: Axis}} axes
    * @param {number} count number of maps: side by side, or one below the other where that is too narrow
+   * @param {boolean} hasSinks whether some columns are sinks
    */
-  arrange(room, { rows, columns }, count) {
+  arrange(room, { rows, columns }, count, hasSinks) {
+    this.top = TOP + (hasSinks ? SINKS : 0);
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
     const below = this.#labelRoom(columns, 110, room.width);
     this.bottom = below + NAME;
     const perLine = room.width < this.left + 200 * count ? 1 : count;
     const across = (room.width - this.left - GAP * (perLine - 1) - RIGHT) / perLine;
-    const down = perLine < count ? Infinity : room.height - TOP - this.bottom;
+    const down = perLine < count ? Infinity : room.height - this.top - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
-    const limit = Math.min(across, LARGEST_CELL * columns.length, Math.max(down, 180) * aspect);
+    const limit = Math.min(across, LARGEST_CELL * columns.length, room.isFilled ? Infinity : Math.max(down, 180) * aspect);
     const width = Math.floor(Math.max(limit, Math.min(across, 150)));
-    const height = Math.floor(width / aspect);
+    const height = Math.floor(room.isFilled ? Math.max(down, 60) : width / aspect);
     this.isFlat = below <= width / columns.length; // labels of keys fit into their columns
     if (this.isFlat) this.bottom = 24 + NAME;
-    const lineHeight = TOP + height + this.bottom;
+    const lineHeight = this.top + height + this.bottom;
     this.left = Math.ceil(this.left);
     this.frames = Array.from({ length: count }, (_, i) => ({
       x: this.left + (i % perLine) * (width + GAP),
-      y: Math.floor(i / perLine) * (lineHeight + GAP) + TOP,
+      y: Math.floor(i / perLine) * (lineHeight + GAP) + this.top,
       width,
       height,
       isFirst: i % perLine === 0,
@@ -115,12 +120,12 @@ export class MapFigure {
     }
   }
 
-  /** Row and column at a point of the figure; null if it is not on a map. */
+  /** Row and column at a point of the figure, at a label of a row the row alone; null if it is not on a map. */
   at(x, y, scene) {
-    const frame = this.frames.find(
-      (one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height,
-    );
-    return frame ? new FrameView(frame, scene).at(x, y) : null;
+    const frame = this.frames.find((one) => y >= one.y && y < one.y + one.height && x < one.x + one.width);
+    if (!frame || (x < frame.x && !frame.isFirst)) return null;
+    const cell = new FrameView(frame, scene).at(x, y);
+    return x < frame.x ? { ...cell, column: null } : cell;
   }
 
   /** Room for the labels of a side, at most `most`; where not all fit into its `length`, they have positions, too. */
@@ -146,8 +151,11 @@ export class MapFigure {
     const room = frame.x + frame.width - width - 16 - start;
     const fits = context.measureText(title).width <= frame.width - width - 16;
     context.fillText(fitted(context, title, room), fits ? frame.x : start, frame.y - 10);
-    const bar = { x: frame.x + frame.width - width, y: frame.y - 32, width };
+    const bar = { x: frame.x + frame.width - width, y: frame.y - this.top + TOP - 32, width };
     drawBar(context, this.colours, panel.scale, bar);
+    if (!panel.layer?.sinks.length) return;
+    const name = fitted(context, panel.layer.sinksText, width - 30);
+    drawBar(context, this.colours, { ...OF_SINKS, name }, { ...bar, y: bar.y + SINKS });
   }
 
   #paintThumb(context, frame, { axes: { rows, columns }, sight: [q0, q1, k0, k1] }, thumb) {
@@ -267,8 +275,9 @@ export class MapFigure {
     }
     context.textAlign = "center";
     context.fillStyle = this.colours.quiet;
-    if (frame.isFirst) uprightText(context, "query", NAME / 2, frame.y + frame.height / 2);
-    context.fillText("key", frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
+    const [ofRows, ofColumns] = scene.sides;
+    if (frame.isFirst) uprightText(context, ofRows, NAME / 2, frame.y + frame.height / 2);
+    context.fillText(ofColumns, frame.x + frame.width / 2, frame.y + frame.height + this.bottom - NAME / 2);
   }
 
   /** Draw the label of a key below the frame, upwards unless all have room. */
@@ -421,7 +430,8 @@ function labelsOf(axis, [from, to], length) {
   if (size >= LINE - 0.5) {
     return Array.from({ length: end - start }, (_, i) => [start + i, labelOf(axis, start + i)]);
   }
-  const step = roundStep((LINE * (to - from)) / length);
+  const { group = 1 } = axis.side;
+  const step = group * roundStep((LINE * (to - from)) / length / group);
   const labels = [];
   for (let position = Math.ceil(from / step) * step; position < to; position += step) {
     const index = axis.indexOf(position);

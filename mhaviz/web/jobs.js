@@ -9,6 +9,9 @@ const MOST_KEPT_BYTES = 192 * 2 ** 20;
 /** Weights computed in one piece, in 10 to 20 ms; with more, the pointer and newer requests would wait. */
 const WEIGHTS_AT_ONCE = 2 ** 18;
 
+/** Time to compute one row of a head, whose keys must be decoded, in that of the weights of a row. */
+const STEPS_OF_ROW = 3;
+
 /** Reason of a rejected request: a newer one has replaced it. */
 const CANCELLED = Object.freeze({ cancelled: true });
 
@@ -59,12 +62,30 @@ export class JobQueue {
   }
 
   /**
+   * Return one row of each of some heads, in the order of the heads. A newer request replaces an older one.
+   *
+   * @param {Array<{map: PageMap, head: number}>} heads
+   * @param {(a: PageMap, b: number) => Float32Array} rowOf the row, by the map and the index of the head in it
+   * @returns {Promise<Float32Array[]>}
+   */
+  async rows(heads, rowOf) {
+    const order = this.#asked++;
+    const rows = [];
+    const steps = pieces(heads.length, STEPS_OF_ROW * Math.max(...heads.map(({ map }) => map.columns.tokens)));
+    for (const [start, end] of steps) {
+      const some = () => heads.slice(start, end).map(({ map, head }) => rowOf(map, map.placeOf(head)));
+      rows.push(...(await this.#ask(some, { order, slot: "rows" })));
+    }
+    return rows;
+  }
+
+  /**
    * Return the query and the key of the largest weight of a window, computed from all features.
    *
    * @param {PageMap} map
    * @param {number} head its number
    * @param {number[]} window [q0, q1, k0, k1]
-   * @param {boolean} ofWords whether only weights of a word on another word count
+   * @param {boolean} ofWords whether only weights of a word on another word count, which is no sink
    * @returns {Promise<{query: number, key: number}|null>} null if all these weights are 0
    */
   strongest(map, head, [q0, q1, k0, k1], ofWords = false) {
@@ -182,6 +203,7 @@ function weightsOfQuery(map, part) {
 }
 
 /** Whether a query and a key are words at two places, or of two texts. */
-function areWords({ rows, columns, hasSameTokens }, query, key) {
-  return rows.isWord(query) && columns.isWord(key) && !(hasSameTokens && query === key);
+function areWords(map, query, key) {
+  const { rows, columns, hasSameTokens } = map;
+  return rows.isWord(query) && columns.isWord(key) && !map.hasSink(key) && !(hasSameTokens && query === key);
 }

@@ -1,6 +1,6 @@
 // Table of the strongest weights that the map shows, also for users who cannot see the map.
 
-import { make, numberCell, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { isolated, make, numberCell, rove, rowOf, shortened, tableOf } from "./dom.js";
 import { short } from "./numbers.js";
 import { chosenHeads, chosenName, largestPlaces, regionInSight, seesOneKey } from "./pieces.js";
 /** @import { Page } from "./main.js" */
@@ -39,12 +39,17 @@ export class LinksView {
     const isListed = (place) => {
       const [row, column] = placeOf(place);
       if (isFirstLeftOut && row === 0) return false;
+      if (map.hasSink(keys.first(column), keys.edges[column + 1])) return false;
       return isInSight(row, column) && (special || !(queries.isSpecial(row) || keys.isSpecial(column)));
     };
     const places = largestPlaces(values, LINKS, isListed);
     const name = part === "change" ? "change" : map.quantity.name;
     const what = queries.areCells || keys.areCells ? "cells" : `${name}s`;
-    const without = isFirstLeftOut ? ", without the first query, which sees one key alone" : "";
+    const sinks = map.sinks.map((sink) => map.sinkName(sink)).join(", ");
+    const without = [
+      isFirstLeftOut ? ", without the first query, which sees one key alone" : "",
+      sinks ? `, without ${isolated(sinks)}, which all queries look at` : "",
+    ].join("");
     const whose = chosenName(map, chosenHeads(this.app.state.values));
     const caption = places.length
       ? `The strongest ${what}${window ? " in sight" : ""}${without}: ${whose}`

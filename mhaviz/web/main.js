@@ -8,9 +8,10 @@ import { Choice, make, rove, rowOf, shortened, tableOf } from "./dom.js";
 import { LinksView } from "./links.js";
 import { MapView } from "./map.js";
 import { precisionText } from "./numbers.js";
-import { kindOf, OverviewView } from "./overview.js";
-import { headName, Pieces } from "./pieces.js";
+import { OverviewView } from "./overview.js";
+import { headName, kindOf, Pieces } from "./pieces.js";
 import { State, viewsOf } from "./state.js";
+import { StripView } from "./strip.js";
 import { TablesView } from "./tables.js";
 import { TextView } from "./text.js";
 import { WhyView } from "./why.js";
@@ -20,6 +21,7 @@ const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", table
 const KEYS = [
   ["arrow keys", "from head to head, from cell to cell, from word to word"],
   ["Enter", "open the head; pin the query and the key"],
+  ["Tab, arrow keys", "in the overview: the words, then the layers; the strip beside follows"],
   ["Escape", "forget what is pinned"],
   ["[  ]", "the head before, the next head"],
   ["{  }", "the layer before, the next layer"],
@@ -48,6 +50,7 @@ export class Page {
       why: new WhyView(this),
       tables: new TablesView(this),
       links: new LinksView(this),
+      strip: new StripView(this),
     };
   }
 
@@ -59,7 +62,10 @@ export class Page {
     this.tabs = new Map(names.map((name) => [name, this.#makeTab(name)]));
     this.tabList = make("div", { className: "tabs", role: "tablist", "aria-label": "views" }, ...this.tabs.values());
     this.panels = new Map(names.map((name) => [name, this.#makePanel(name)]));
-    this.content = make("div", { className: "content" }, ...this.panels.values(), this.views.links.element);
+    const { overview, ...others } = Object.fromEntries(this.panels);
+    this.aside = make("div", { className: "aside" }, ...(overview ? [overview, this.views.strip.element] : []));
+    const elements = [this.aside, ...Object.values(others), this.views.links.element];
+    this.content = make("div", { className: "content" }, ...elements);
     const { title, footnote, notices } = this.contents;
     this.reading = make("p");
     const told = notices.map((notice) => make("p", { className: "notice quiet" }, notice));
@@ -146,7 +152,8 @@ export class Page {
   #shownNames() {
     const beside = this.#isOverviewBeside() ? ["overview"] : [];
     const { view } = this.state.values;
-    return [view, ...beside, ...(["map", "text"].includes(view) ? ["links"] : [])];
+    const strip = this.tabs.has("overview") && ["overview", "map", "text"].includes(view) ? ["strip"] : [];
+    return [view, ...beside, ...strip, ...(["map", "text"].includes(view) ? ["links"] : [])];
   }
 
   /** Show the current view, and hide the others. */
@@ -159,7 +166,8 @@ export class Page {
       tab.tabIndex = name === this.state.values.view ? 0 : -1;
       this.panels.get(name).hidden = !shown.includes(name);
     }
-    this.views.links.element.hidden = !shown.includes("links");
+    for (const name of ["links", "strip"]) this.views[name].element.hidden = !shown.includes(name);
+    this.aside.hidden = !shown.some((name) => ["overview", "strip"].includes(name));
   }
 
   /** @param {Set<string>} changed names of the state's values that changed; "view" also if a view is new */
@@ -200,6 +208,7 @@ export class Page {
   #makeHelp() {
     const close = make("button", { type: "button", onclick: () => this.help.close() }, "close");
     const text =
+      "What does a word look at? Point at it in any view: its strip has a row for each head of the layer. " +
       "With the mouse: point at anything to read its number; scroll over the map to zoom, drag to move, " +
       "click to pin. The address holds what is shown: copy it to come back.";
     const table = tableOf("Keys", [], KEYS.map(([keys, meaning]) => rowOf("", keys, meaning)));

@@ -2,7 +2,7 @@
 
 import { Axis } from "./axis.js";
 import { largestSize } from "./colours.js";
-import { make } from "./dom.js";
+import { make, stepOf } from "./dom.js";
 import { matrixImage, sizedContext } from "./drawing.js";
 import { copyPicture } from "./export.js";
 import { MapFigure } from "./figure.js";
@@ -198,7 +198,8 @@ export class MapView {
       width: this.element.clientWidth,
       height: Math.max(window.innerHeight - Math.min(top, 0.4 * window.innerHeight) - 64, 280),
     };
-    this.#figure.arrange(room, this.#axes, this.#parts.length);
+    const hasSinks = this.#map.sinks.some((sink) => this.#axes.columns.indexOf(sink) >= 0);
+    this.#figure.arrange(room, this.#axes, this.#parts.length, hasSinks);
     const { width, height } = this.#figure;
     for (const canvas of [this.canvas, this.marks]) {
       canvas.style.width = `${width}px`;
@@ -226,6 +227,7 @@ export class MapView {
     return {
       title: headName(map, head),
       axes: this.#shownAxes(),
+      sides: ["query", "key"],
       sight: this.#sight ?? this.#whole,
       panels,
     };
@@ -294,21 +296,23 @@ export class MapView {
     );
   }
 
+  /** Pin a cell, or the query of a row alone; or unpin what is pinned. */
   #pin({ row, column }) {
     const { rows, columns } = this.#shownAxes();
-    if (row === null || column === null) return;
-    const [query, key] = [rows.first(row), columns.first(column)];
+    if (row === null) return;
+    const [query, key] = [rows.first(row), column === null ? null : columns.first(column)];
     const { query: oldQuery, key: oldKey } = this.#app.state.values;
     const isPinned = query === oldQuery && key === oldKey;
     this.#app.state.set(isPinned ? { query: null, key: null } : { query, key });
-    this.#app.say(isPinned ? "Not pinned any more." : `Pinned: ${rows.name(row)} → ${columns.name(column)}.`);
+    const name = column === null ? rows.name(row) : `${rows.name(row)} → ${columns.name(column)}`;
+    this.#app.say(isPinned ? "Not pinned any more." : `Pinned: ${name}.`);
   }
 
   /** Write below the map what the crosshair, or else the pin, is on. */
   #read(scene) {
     const cursor = this.#cursor();
     const pinned = this.#pinned();
-    const isPin = cursor.row === null;
+    const isPin = cursor.row === null || cursor.column === null;
     const cell = isPin ? pinned : cursor;
     if (cell.row === null || cell.column === null) {
       this.readout.replaceChildren(HINT);
@@ -526,17 +530,7 @@ export class MapView {
   #pressKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { rows, columns } = this.#shownAxes();
-    const far = event.shiftKey ? 10 : 1;
-    const step = {
-      ArrowUp: [-far, 0],
-      ArrowDown: [far, 0],
-      ArrowLeft: [0, -far],
-      ArrowRight: [0, far],
-      PageUp: [-10, 0],
-      PageDown: [10, 0],
-      Home: [0, -Infinity],
-      End: [0, Infinity],
-    }[event.key];
+    const step = stepOf(event);
     if (step) this.#step(step, rows.length, columns.length);
     else if (event.key === "Enter" || event.key === " ") this.#pin(this.#cursor());
     else return;

@@ -23,6 +23,11 @@ export function short(value, digits = 3) {
   return `${sign}${trimmed(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
 }
 
+/** A share as "47%". */
+export function percent(share) {
+  return `${fixed(100 * share, 0)}%`;
+}
+
 /** A number rounded up to one digit, for bounds. */
 export function precisionText(bound) {
   const step = 10 ** Math.floor(Math.log10(bound));

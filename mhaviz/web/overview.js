@@ -3,7 +3,8 @@
 import { Choice, make, rove } from "./dom.js";
 import { drawImage, drawLines, matrixImage, outlineOf, sizedContext } from "./drawing.js";
 import { fixed } from "./numbers.js";
-import { headName, partShown, titled } from "./pieces.js";
+import { headName, kindOf, partShown, titled } from "./pieces.js";
+import { isMasked } from "./tile.js";
 
 const PICTURE = 128; // least pixels of a picture; the browser scales it to its place
 
@@ -106,12 +107,12 @@ export class OverviewView {
     if (family) heading.append(" ", make("bdi", { className: "quiet module" }, family));
     if (heads.length === 1 && maps.length > 1)
       return make("section", { className: "group" }, heading, this.#flow(maps));
-    const side = (role, text, title = "") => make("span", { className: "side", role, title }, text);
+    const side = (role, ...content) => make("span", { className: "side", role }, ...content);
     const rows = maps.map((map) =>
       make(
         "div",
         { role: "row" },
-        side("rowheader", String(map.layer), map.module),
+        side("rowheader", this.#layer(map)),
         ...heads.map((head) => {
           if (!map.heads.includes(head)) return make("span", { role: "gridcell" });
           const thumb = this.#thumb(map, head);
@@ -140,6 +141,16 @@ export class OverviewView {
     group.style.setProperty("--layers", String(rows.length));
     group.style.setProperty("--shape", String(shapeOf(maps[0])));
     return group;
+  }
+
+  /** The number of a layer, which chooses it. */
+  #layer(map) {
+    const { state } = this.#app;
+    const names = { title: map.module || map.label, "aria-label": map.label };
+    const onclick = () => state.set({ map: map.index });
+    const button = make("button", { type: "button", className: "layer", tabIndex: -1, ...names, onclick }, String(map.layer));
+    button.dataset.map = String(map.index);
+    return button;
   }
 
   /** A flat list, in the order of the maps. */
@@ -185,6 +196,11 @@ export class OverviewView {
     this.#chosen?.button.setAttribute("aria-selected", false);
     chosen?.button.setAttribute("aria-selected", true);
     this.#chosen = chosen;
+    for (const layer of this.list.querySelectorAll(".layer")) {
+      const isChosen = layer.dataset.map === String(map);
+      layer.setAttribute("aria-pressed", isChosen);
+      layer.tabIndex = isChosen ? 0 : -1;
+    }
     if (!this.list.contains(document.activeElement)) {
       for (const other of this.list.querySelectorAll('.thumb[tabindex="0"]')) other.tabIndex = -1;
       const first = chosen?.button.isConnected ? chosen.button : this.list.querySelector(".thumb");
@@ -213,6 +229,7 @@ export class OverviewView {
       if (thumb) this.#app.open(thumb.map, thumb.head);
     });
     rove(this.list, ".thumb");
+    rove(this.list, ".layer");
   }
 
   /** Write the name and the statistics of the pointed head, or else of the current one. */
@@ -298,7 +315,7 @@ export class Thumb {
     const picture = matrixImage(colours, values, scale, { rows, columns, sinks }, cells);
     drawImage(context, picture, [0, 0, columns, rows], { x: 0, y: 0, width, height });
     context.fillStyle = colours.line;
-    const [down, across] = map.hiddenLater || map.reach !== null ? [rows, columns] : [1, 1]; // not masked: one box
+    const [down, across] = isMasked(map) ? [rows, columns] : [1, 1]; // not masked: one box
     const lines = outlineOf(this.#hidden(down, across), down, across);
     const along = (length, count) => (cell) => (cell / count) * (length - 1); // keeps the last line inside
     drawLines(context, lines, along(width, across), along(height, down));
@@ -320,11 +337,6 @@ export class Thumb {
 /** Key of the grid that a map belongs to. */
 function groupOf(map) {
   return `${kindOf(map)} ${map.family}`;
-}
-
-/** Key of the maps whose layers one steps through. */
-export function kindOf(map) {
-  return `${map.kind} ${map.quantity.key}`;
 }
 
 /** Width / height of a thumbnail. */

@@ -118,16 +118,21 @@ export function headName(map, head) {
   return map.names[map.placeOf(head)];
 }
 
+/** Key of the maps whose layers one steps through. */
+export function kindOf(map) {
+  return `${map.kind} ${map.quantity.key}`;
+}
+
 /** Heads whose mean is shown; one, except where a text shows several. */
 export function chosenHeads({ view, heads, head }) {
   return view === "text" && heads.length ? heads : [head];
 }
 
-/** "layer 2, self, mean of heads 1, 4", or the name of a single head. */
-export function chosenName(map, heads) {
+/** "layer 2, self, mean of heads 1, 4", or the name of a single head; `together` is what is shown of several heads. */
+export function chosenName(map, heads, together = "mean of ") {
   if (heads.length === 1) return headName(map, heads[0]);
   const which = heads.length === map.heads.length ? `all ${heads.length} heads` : `heads ${heads.join(", ")}`;
-  return `${map.name}, mean of ${which}`;
+  return `${map.name}, ${together}${which}`;
 }
 
 /** Mean of arrays of equal length; a single array is returned itself. */

@@ -10,7 +10,7 @@ import { bitAt, headBytes, headNumbers } from "./codes.js";
 export class Call {
   #described;
   #chunkBytes;
-  #last = null; // the head that was requested last
+  #read = new Map(); // head → its own numbers
 
   /**
    * @param {any} described the "call" of a map
@@ -101,14 +101,14 @@ export class Call {
 
   /** The head's own numbers: {query, key, bias, visible, norms, sink}. */
   #head(head) {
-    if (this.#last?.head === head) return this.#last;
+    const read = this.#read.get(head);
+    if (read) return read;
     const { query, key, keyHeads, bias, norms } = this.#described;
     const keys = new Float32Array(roundedUp(this.keys) * this.dKey); // the last group is padded with zeros
     keys.set(headNumbers(key, keyHeads[head], this.#chunkBytes));
     const isMask = bias?.form === "visible";
     const ofBias = (read) => read(bias.values, bias.values.shape[0] > 1 ? head : 0, this.#chunkBytes);
-    this.#last = {
-      head,
+    const numbers = {
       query: headNumbers(query, head, this.#chunkBytes),
       key: keys,
       bias: bias === null || isMask ? null : ofBias(headNumbers),
@@ -116,7 +116,10 @@ export class Call {
       norms: norms ? headNumbers(norms, head, this.#chunkBytes) : null,
       sink: this.sink(head) ?? -Infinity,
     };
-    return this.#last;
+    const most = Math.max(Math.floor(MOST_READ / (this.dKey * (this.keys + this.queries))), 1);
+    if (this.#read.size >= most) this.#read.clear();
+    this.#read.set(head, numbers);
+    return numbers;
   }
 
   #newRow() {
@@ -156,6 +159,7 @@ export class Call {
 }
 
 const KEYS_AT_ONCE = 4;
+const MOST_READ = 2 ** 20; // numbers of queries and keys of a map that stay decoded
 
 function roundedUp(keys) {
   return Math.ceil(keys / KEYS_AT_ONCE) * KEYS_AT_ONCE;

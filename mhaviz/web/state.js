@@ -66,6 +66,7 @@ export class State {
       window: null,
       heads: [],
       textLayout: "text",
+      strip: "layer",
       scale: scales.some((scale) => scale.log) ? "log" : "linear",
       special: true,
       theme: "auto",
@@ -130,6 +131,7 @@ export class State {
         ? placeIn(map, wanted)
         : { map: 0, head: 0, part: "all", query: null, key: null, window: null, heads: [] }),
       textLayout: one("textLayout", ["text", "lines"]),
+      strip: one("strip", ["layer", "all"]),
       scale: one("scale", ["linear", "log", "rows"]),
       special: wanted.special !== false,
       theme: one("theme", ["auto", "light", "dark"]),

@@ -1,14 +1,16 @@
 // View of the tokens as text: weights of the pointed token, as query and as key, as shades or as lines between columns.
 
 import { OF_SINKS, largestSize } from "./colours.js";
-import { Choice, make, rove } from "./dom.js";
+import { Choice, isolated, make, rove, shortened } from "./dom.js";
 import { sizedContext } from "./drawing.js";
+import { percent } from "./numbers.js";
 import { scaleOfTokens } from "./tile.js";
 import { chosenHeads, chosenName, meanOf, partShown, Pieces, seesOneKey, titled } from "./pieces.js";
-import { TOKENS_SHOWN, Words } from "./words.js";
+import { Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
 const MOST_LINES = 2_000; // more take seconds, and none could be told from another
+const BESIDE = 1.5; // pixels from the line of one head to that of the next
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
 
 export class TextView {
@@ -16,6 +18,7 @@ export class TextView {
   #pointed = { query: null, key: null }; // positions
   #question = ""; // identifies the last request
   #rows = new Map(); // piece of a query → its weights on all keys, of one head or the mean of some
+  #rowsOfHeads = []; // the same of each chosen head
   #strongest = -1; // piece of the query whose weights are shown before one is pointed at
 
   /** @param {Page} app */
@@ -117,17 +120,9 @@ export class TextView {
 
   /** Show a long text from a position on. */
   #go(role, position) {
-    const range = ({ pieces, start }, isAsked) => {
-      const first = pieces.of(
-        Math.min(Math.max(isAsked ? position : pieces.first(start), pieces.first(0)), pieces.end - 1),
-      );
-      const from = Math.max(Math.min(first, pieces.count - TOKENS_SHOWN), 0);
-      return [pieces.first(from), pieces.edges[Math.min(from + TOKENS_SHOWN, pieces.count)]];
-    };
     const both = this.#map.hasSameTokens;
-    this.#app.state.set({
-      window: [...range(this.queries, both || role === "query"), ...range(this.keys, both || role === "key")],
-    });
+    const range = (words, isAsked) => words.rangeFrom(both || isAsked ? position : undefined);
+    this.#app.state.set({ window: [...range(this.queries, role === "query"), ...range(this.keys, role === "key")] });
   }
 
   update() {
@@ -152,8 +147,24 @@ export class TextView {
     this.heads.replaceChildren(make("legend", {}, "heads"), ...boxes);
     if (isFocused !== null) this.heads.querySelector(`input[value="${isFocused}"]`)?.focus();
     const part = map.parts.length > 1 ? `, ${this.#part}` : "";
-    this.title.replaceChildren(...titled(chosenName(map, heads) + part, map));
+    const colours = this.#coloursOfHeads;
+    const isEach = colours.length > 1;
+    for (const box of this.heads.querySelectorAll("input")) {
+      const colour = isEach ? colours[heads.indexOf(Number(box.value))] : undefined;
+      box.style.accentColor = box.parentElement.style.color = colour ?? "";
+    }
+    const name = isEach ? `${chosenName(map, heads, "")}, a colour each` : chosenName(map, heads);
+    this.title.replaceChildren(...titled(name + part, map));
     this.all.setAttribute("aria-pressed", this.#isOfAll);
+  }
+
+  /** Colour of the lines of each chosen head; of so many heads that colours do not tell them apart, that of their mean. */
+  get #coloursOfHeads() {
+    const heads = chosenHeads(this.#values);
+    const { accent, ofHeads } = this.#app.colours;
+    const isSigned = this.#scale.signed; // which has colours of signs
+    if (!this.#isLines || isSigned || heads.length > ofHeads.length) return [accent];
+    return ofHeads.slice(0, heads.length);
   }
 
   #toggle(head) {
@@ -171,8 +182,8 @@ export class TextView {
     const { window, query, key, special } = this.#values;
     const queries = new Pieces(map.rows, map.exact);
     const keys = new Pieces(map.columns, map.exact);
-    const start = this.#startOf(this.queries, queries, window?.[0], query);
-    const keyStart = this.#map.hasSameTokens ? start : this.#startOf(this.keys, keys, window?.[2], key);
+    const start = this.queries.startOf(queries, window?.[0], query);
+    const keyStart = this.#map.hasSameTokens ? start : this.keys.startOf(keys, window?.[2], key);
     let isNew = this.queries.show(queries, start, special);
     isNew = this.keys.show(keys, keyStart, special) || isNew;
     if (isNew) this.#pointed = { query: null, key: null };
@@ -190,15 +201,6 @@ export class TextView {
     if (isNew) first.reveal(queries.of(query));
   }
 
-  /** First piece to show: at the beginning of the window, else so that the pinned one is visible. */
-  #startOf(words, pieces, from, pinned) {
-    const within = (start) => Math.max(Math.min(start, pieces.count - TOKENS_SHOWN), 0);
-    if (from !== undefined) return within(pieces.of(from));
-    const at = pieces.of(pinned);
-    if (words.isOf(pieces) && (at < 0 || (at >= words.start && at < words.end))) return words.start;
-    return at < 0 ? 0 : within(at - TOKENS_SHOWN / 2);
-  }
-
   /** Request the rows of weights: of single tokens only the visible ones, of a short input all. */
   async #load() {
     const map = this.#map;
@@ -213,12 +215,14 @@ export class TextView {
     if (question === this.#question) return;
     this.#question = question;
     this.#rows = new Map();
+    this.#rowsOfHeads = [];
     this.#strongest = -1;
     this.message.textContent = "";
     try {
       const blocks = await Promise.all(wanted.map((range, at) => this.#block(map, heads, range, at)));
       if (question !== this.#question) return;
-      this.#rows = new Map(blocks.flat());
+      this.#rows = new Map(blocks.flatMap((block) => block.mean));
+      this.#rowsOfHeads = heads.map((_, at) => new Map(blocks.flatMap((block) => block.heads[at])));
       this.#strongest = this.#findStrongest();
     } catch (problem) {
       if (problem.cancelled || question !== this.#question) return;
@@ -228,7 +232,11 @@ export class TextView {
     this.#shade();
   }
 
-  /** [query, weights] of a range of single tokens, or of all pieces. @returns {Promise<[number, Float32Array][]>} */
+  /**
+   * Return [query, weights] of a range of single tokens, or of all pieces.
+   *
+   * @returns {Promise<{mean: [number, Float32Array][], heads: [number, Float32Array][][]}>} of the heads' mean, and of each
+   */
   async #block(map, heads, range, at) {
     const { jobs } = this.#app;
     const { pieces } = this.queries;
@@ -241,14 +249,20 @@ export class TextView {
           : jobs.values(map, this.#part, head),
       ),
     );
-    const [{ rows, columns }, values] = [answers[0], meanOf(answers.map((answer) => answer.values))];
+    const { rows, columns } = answers[0];
     const first = range?.[0] ?? 0;
-    return Array.from({ length: rows }, (_, row) => [first + row, values.subarray(row * columns, (row + 1) * columns)]);
+    /** @returns {[number, Float32Array][]} */
+    const split = (values) =>
+      Array.from({ length: rows }, (_, row) => [first + row, values.subarray(row * columns, (row + 1) * columns)]);
+    const numbers = answers.map((answer) => answer.values);
+    return { mean: split(meanOf(numbers)), heads: numbers.map(split) };
   }
 
-  /** The visible query with the largest weight on another word, else on any token of the text; −1: none. */
+  /** The visible query with the largest weight on another word, else on any token of the text; no sink. −1: none. */
   #findStrongest() {
-    const words = this.#strongestOf((pieces, piece) => pieces.isWord(piece), this.#map.hasSameTokens);
+    const isSink = (pieces, piece) => pieces === this.keys.pieces && this.#sinks.includes(piece);
+    const isWord = (pieces, piece) => pieces.isWord(piece) && !isSink(pieces, piece);
+    const words = this.#strongestOf(isWord, this.#map.hasSameTokens);
     return words >= 0 ? words : this.#strongestOf((pieces, piece) => !pieces.isSpecial(piece), false);
   }
 
@@ -352,37 +366,55 @@ export class TextView {
     };
     const [left, right] = [middles(this.queries), middles(this.keys)];
     const all = [...this.#linesShown([...left.keys()], [...right.keys()])];
+    const apart = this.#sinksText;
     const drawn = all.length > MOST_LINES ? all.sort((one, other) => other.share - one.share).slice(0, MOST_LINES) : all;
     if (drawn.length < all.length) {
       const [most, of] = [drawn.length, all.length].map((count) => count.toLocaleString("en"));
       this.bound.textContent = `The ${most} strongest of ${of} lines are drawn; point at a word to see all of its own.`;
-    }
-    for (const { query, key, share, colour } of drawn) {
+    } else if (apart) this.bound.textContent = `${apart} of the weight: point at it to see its lines.`;
+    for (const { query, key, share, colour, aside } of drawn) {
       context.globalAlpha = share;
       context.strokeStyle = colour;
       context.beginPath();
-      context.moveTo(0, left.get(query));
-      context.lineTo(width, right.get(key));
+      context.moveTo(0, left.get(query) + aside);
+      context.lineTo(width, right.get(key) + aside);
       context.stroke();
     }
   }
 
-  /** Lines of the pointed token, else of the pinned one, else of all. */
+  /** "[CLS] takes 47%, . 3%": the shares of sinks among the visible keys in the weights of all queries; "" without any. */
+  get #sinksText() {
+    const rows = [...this.#rows.values()];
+    if (!rows.length) return "";
+    const { pieces } = this.keys;
+    const share = (sink) => percent(rows.reduce((sum, row) => sum + (row[sink] || 0), 0) / rows.length);
+    const shown = this.#sinks.filter((sink) => sink >= 0 && (this.#values.special || !pieces.isSpecial(sink)));
+    const named = shown.map((sink) => `${isolated(shortened(pieces.text(sink), 16))} ${share(sink)}`);
+    return named.length ? `Apart: ${named.join(", ")}` : "";
+  }
+
+  /** Lines of the pointed token, else of the pinned one, else of all. Those to a sink are shown of this key alone. */
   *#linesShown(queries, keys) {
     const { colours } = this.#app;
-    const [scale, sinks] = [this.#scale, this.#sinks];
+    const [scale, sinks, ofHeads] = [this.#scale, this.#sinks, this.#coloursOfHeads];
+    const heads = ofHeads.length > 1 ? this.#rowsOfHeads : [this.#rows];
     const pointed = this.#piecesOf(this.#pointed);
     const only = pointed.query >= 0 || pointed.key >= 0 ? pointed : this.#piecesOf(this.#values);
     const chosen = (pieces, one) => (one < 0 ? pieces : pieces.filter((piece) => piece === one));
-    for (const query of chosen(queries, only.query)) {
-      const row = this.#rows.get(query) ?? [];
-      const largest = largestSize(row, sinks);
-      for (const key of chosen(keys, only.key)) {
-        const isSink = sinks.includes(key);
-        const share = this.#share(row[key], largest, isSink ? OF_SINKS : scale);
-        if (!(share >= 0.02)) continue; // too faint to see, or missing
-        const rgb = scale.signed && colours.rgb(Math.sign(row[key]) * scale.high, scale);
-        yield { query, key, share, colour: rgb ? `rgb(${rgb.join(" ")})` : isSink ? colours.quiet : colours.accent };
+    const drawn = chosen(keys, only.key).filter((key) => key === only.key || !sinks.includes(key));
+    for (const [at, rows] of heads.entries()) {
+      const aside = BESIDE * (at - (heads.length - 1) / 2);
+      for (const query of chosen(queries, only.query)) {
+        const row = rows.get(query) ?? [];
+        const largest = largestSize(row, sinks);
+        for (const key of drawn) {
+          const isSink = sinks.includes(key);
+          const share = this.#share(row[key], largest, isSink ? OF_SINKS : scale);
+          if (!(share >= 0.02)) continue; // too faint to see, or missing
+          const rgb = scale.signed && colours.rgb(Math.sign(row[key]) * scale.high, scale);
+          const colour = rgb ? `rgb(${rgb.join(" ")})` : isSink && heads.length === 1 ? colours.quiet : ofHeads[at];
+          yield { query, key, share, colour, aside };
+        }
       }
     }
   }

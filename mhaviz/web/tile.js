@@ -2,7 +2,7 @@
 
 import { OF_SINKS, largestSize } from "./colours.js";
 import { matrixImage, outlineOf } from "./drawing.js";
-import { short } from "./numbers.js";
+import { percent, short } from "./numbers.js";
 /** @import { Axis } from "./axis.js" */
 /** @import { PageMap } from "./contents.js" */
 
@@ -30,7 +30,7 @@ export class Tile {
     this.width = columns.place(k1) - this.firstColumn;
     this.values = this.#shownOf(answer, rows.pieces.of(q0), columns.pieces.of(k0));
     const keysOf = (column) => [columns.first(column), columns.end(column)];
-    this.sinks = map.sinksAmong(this.width, (column) => keysOf(this.firstColumn + column));
+    this.sinks = map.sinksAmong(this.width, (column) => /** @type {any} */ (keysOf(this.firstColumn + column)));
     this.largest = largestSize(this.values);
     this.hasMissing = this.values.some(Number.isNaN);
   }
@@ -61,7 +61,33 @@ export class Tile {
 
   /** Whether a mask hides anything at all. */
   get isMasked() {
-    return this.map.hiddenLater || this.map.reach !== null;
+    return isMasked(this.map);
+  }
+
+  /** Map and query of a row, as its position, or as the number of its cell where there are cells. */
+  lineOf(row) {
+    return [this.map, this.numberOf(this.rows, row)];
+  }
+
+  /** Whether all pieces are single tokens. */
+  get areTokens() {
+    return !(this.rows.pieces.areCells || this.columns.pieces.areCells);
+  }
+
+  numberOf(axis, index) {
+    return this.areTokens ? axis.first(index) : axis.piece(index);
+  }
+
+  /** "[CLS] 47%, . 3%": each sink among the columns, with the mean of its numbers here; "" without any. */
+  get sinksText() {
+    const { columns, firstColumn, height, map, sinks, values, width } = this;
+    const nameOf = (column) => map.sinkName(columns.first(firstColumn + column), columns.end(firstColumn + column));
+    const mean = (column) => {
+      let sum = 0;
+      for (let at = column; at < values.length; at += width) sum += values[at] || 0;
+      return sum / height;
+    };
+    return sinks.map((column) => `${nameOf(column)} ${percent(mean(column))}`).join(", ");
   }
 
   isHidden(row, column) {
@@ -93,15 +119,13 @@ export class Tile {
   /** 1 for each number that a mask hides. */
   #hiddenOf() {
     if (this.#hidden) return this.#hidden;
-    const { map, rows, columns, height, width } = this;
-    const ofTokens = !(rows.pieces.areCells || columns.pieces.areCells);
-    const numberOf = (axis, index) => (ofTokens ? axis.first(index) : axis.piece(index));
-    const keys = Int32Array.from({ length: width }, (_, i) => numberOf(columns, this.firstColumn + i));
+    const { columns, height, width, areTokens } = this;
+    const keys = Int32Array.from({ length: width }, (_, i) => this.numberOf(columns, this.firstColumn + i));
     this.#hidden = new Uint8Array(height * width);
     for (let row = 0, at = 0; row < height; row++) {
-      const query = numberOf(rows, this.firstRow + row);
+      const [map, query] = this.lineOf(this.firstRow + row);
       for (const key of keys)
-        this.#hidden[at++] = ofTokens ? map.hiddenToken(query, key) : map.hidden(query, key);
+        this.#hidden[at++] = areTokens ? map.hiddenToken(query, key) : map.hidden(query, key);
     }
     return this.#hidden;
   }
@@ -119,6 +143,11 @@ export class Tile {
     }
     return values;
   }
+}
+
+/** Whether a mask of a map hides anything at all. */
+export function isMasked(map) {
+  return map.hiddenLater || map.reach !== null;
 }
 
 /**

@@ -7,6 +7,7 @@ declare module "./contents.js" {
   interface Contents {
     [described: string]: any;
     maps: import("./contents.js").PageMap[];
+    headColours: string[];
     statistics: any; tables: any; scales: any; sort: any;
     inflated: Promise<void>;
   }
@@ -28,6 +29,10 @@ declare module "./tile.js" {
     map: import("./contents.js").PageMap; part: Part; scale: any; range: number[];
     rows: import("./axis.js").Axis; columns: import("./axis.js").Axis; sinks: number[];
   }
+}
+declare module "./strip.js" {
+  interface HeadSide { labels: string[]; group: number }
+  interface StripTile { heads: Array<{ map: import("./contents.js").PageMap; head: number }>; query: number }
 }
 declare module "./rule.js" {
   interface Call { queries: number; dKey: number }

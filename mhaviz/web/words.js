@@ -19,6 +19,7 @@ export class Words {
    */
   constructor(role, { onPoint, onPin, onGo }) {
     this.role = role;
+    this.words = [];
     this.listener = { onPoint, onPin, onGo };
     this.heading = make("h3");
     this.list = make("div", { className: "words", role: "listbox" });
@@ -116,6 +117,23 @@ export class Words {
     this.list.replaceChildren(...content);
     this.showPager();
     return true;
+  }
+
+  /** First piece to show: at the position `from`, else so that the pinned one is visible. */
+  startOf(pieces, from, pinned = null) {
+    const within = (start) => Math.max(Math.min(start, pieces.count - TOKENS_SHOWN), 0);
+    if (from !== undefined) return within(pieces.of(from));
+    const at = pieces.of(pinned);
+    if (this.isOf(pieces) && (at < 0 || (at >= this.start && at < this.end))) return this.start;
+    return at < 0 ? 0 : within(at - TOKENS_SHOWN / 2);
+  }
+
+  /** Positions of the words to show from a position on, else from the first one shown: [first, end]. */
+  rangeFrom(position = this.pieces.first(this.start)) {
+    const { pieces } = this;
+    const first = pieces.of(Math.min(Math.max(position, pieces.first(0)), pieces.end - 1));
+    const from = Math.max(Math.min(first, pieces.count - TOKENS_SHOWN), 0);
+    return [pieces.first(from), pieces.edges[Math.min(from + TOKENS_SHOWN, pieces.count)]];
   }
 
   /** Scroll to the word of a piece, if it is among the words and not visible. */

@@ -17,7 +17,7 @@ from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, heads
-from mhaviz.pages.colormaps import DIVERGING, INK, SINK
+from mhaviz.pages.colormaps import DIVERGING, HEAD_COLOURS, INK, SINK
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.corpus_difference import ranking_table as models_table
 from mhaviz.pages.difference import difference_page, heading, ranking_table
@@ -246,6 +246,7 @@ def _contents(
         "sort": None,
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes), "sinks": _palettes(SINK)},
+        "headColours": HEAD_COLOURS,
         "scales": writer.described_scales,
         "tokens": writer.tokens,
         "maps": described,
