@@ -5,17 +5,17 @@ import { Choice, isolated, make, shortened, stepOf } from "./dom.js";
 import { sizedContext } from "./drawing.js";
 import { MapFigure } from "./figure.js";
 import { short } from "./numbers.js";
-import { headName, kindOf, partShown, Pieces } from "./pieces.js";
+import { headName, kindOf, largestPlaces, partShown, Pieces } from "./pieces.js";
 import { isMasked, scaleOfTokens, Tile } from "./tile.js";
 import { Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
 const HEIGHTS = [220, 300]; // least and most pixels, of any number of heads
-const SHARES = [0.3, 0.5]; // of the window's height, of few heads and of many
+const SHARES = [0.34, 0.5]; // of the window's height, of few heads and of many
 const LEAST_ROW = 2.5; // pixels of a head, unless it is one of very many
 const LARGEST_ROW = 18; // pixels of a head
 const BESIDE = 150; // pixels of bars and labels at most
-const HINT = "Point at a cell; click to open its head.";
+const NAMED = 3; // cells whose numbers are told
 
 /** A side whose tokens are heads. */
 export class HeadSide {
@@ -61,6 +61,7 @@ export class StripView {
   #last = null; // position that was pointed at last
   #tile = null;
   #cell = { row: null, column: null };
+  #isSaid = false; // whether the next numbers are said to screen readers
   #frameRequest = 0;
 
   /** @param {Page} app */
@@ -78,7 +79,8 @@ export class StripView {
       onGo: (position) => this.#go(position),
     });
     this.words.title = "point at a word: what it looks at in each head";
-    this.canvas = make("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "strip of one query" });
+    const title = "click a cell to open its head";
+    this.canvas = make("canvas", { title, tabIndex: 0, role: "application", "aria-roledescription": "strip of one query" });
     this.marks = make("canvas", { className: "marks", "aria-hidden": "true" });
     this.stage = make("div", { className: "strip-stage" }, this.canvas, this.marks);
     this.readout = make("p", { className: "reading quiet" });
@@ -174,6 +176,8 @@ export class StripView {
       const line = map.exact ? query : piece;
       this.#tile = new StripTile(heads, line, map.part(part), this.#axes, range, answer, scale);
       this.#paint();
+      if (this.#isSaid) this.#app.say(`${this.title.textContent}: ${this.#largest()}`);
+      this.#isSaid = false;
     } catch (problem) {
       if (!problem.cancelled && asked === this.#asked) this.#app.fail(problem);
     }
@@ -254,12 +258,26 @@ export class StripView {
     return { row: null, column: column < 0 ? null : column };
   }
 
-  /** Write the number of the pointed cell. */
+  /** Write the number of the pointed cell, else the largest ones. */
   #read() {
     const { row, column } = this.#cell;
-    const text = row === null || column === null || !this.#tile ? HINT : this.#reading(row, column);
-    this.readout.textContent = text;
-    this.readout.classList.toggle("quiet", text === HINT);
+    const isPointed = row !== null && column !== null && this.#tile !== null;
+    this.readout.textContent = isPointed ? this.#reading(row, column) : this.#largest();
+    this.readout.classList.toggle("quiet", !isPointed);
+  }
+
+  /** "largest: H4 “animal” 0.31, H3 “animal” 0.3": without sinks, and without the query itself unless it is of another text. */
+  #largest() {
+    const tile = this.#tile;
+    if (!tile) return "";
+    const { rows, columns } = this.#axes;
+    const self = this.#map.hasSameTokens ? columns.indexOf(this.#query) : -1;
+    const isOther = (at) => !tile.sinks.includes(at % tile.width) && at % tile.width !== self;
+    const named = largestPlaces(tile.values, NAMED, isOther).map((at) => {
+      const [row, column] = [Math.floor(at / tile.width), at % tile.width];
+      return `${rows.label(row)} “${isolated(shortened(columns.label(column), 24))}” ${short(tile.values[at], 2)}`;
+    });
+    return named.length ? `largest: ${named.join(", ")}` : "no other number above 0";
   }
 
   #reading(row, column) {
@@ -272,8 +290,8 @@ export class StripView {
   // Pointer and keyboard.
 
   #pointWord(position, byKeyboard) {
+    this.#isSaid = byKeyboard && position !== null;
     this.#app.state.setHover(position, null);
-    if (byKeyboard && position !== null) this.#app.say(this.title.textContent);
   }
 
   #pin(position) {

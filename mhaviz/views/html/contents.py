@@ -16,11 +16,10 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Drawn, Page, Table, heads
+from mhaviz.pages.blocks import Drawn, Page, Table, heads, leaves
 from mhaviz.pages.colormaps import DIVERGING, HEAD_COLOURS, INK, SINK
 from mhaviz.pages.corpus_difference import corpus_difference_page
-from mhaviz.pages.corpus_difference import ranking_table as models_table
-from mhaviz.pages.difference import difference_page, heading, ranking_table
+from mhaviz.pages.difference import difference_page, heading
 from mhaviz.pages.head_numbers import Measure, Order, known_measures
 from mhaviz.pages.head_statistics import (
     MEASURES,
@@ -99,7 +98,7 @@ def _(result: Attention, style: Style) -> Contents:
 @contents_of.register
 def _(result: Difference, style: Style) -> Contents:
     title = style.title or f"{heading(result)}; {_title([m.change for m in result.maps], '', style)}"
-    return _of_difference(result, style, title, [m.divergence for m in result.maps], ranking_table(result))
+    return _of_difference(result, style, title, [m.divergence for m in result.maps], difference_page(result))
 
 
 @contents_of.register
@@ -115,7 +114,7 @@ def _(result: CorpusDifference, style: Style) -> Contents:
         numbers.append(kind.divergence.mean[kind.layers.index(m.layer), list(m.heads)])
     n_sentences = counted(max(kind.divergence.sentences for kind in result.kinds), "sentence")
     about = f"the divergences are means over {n_sentences}, of which the maps are examples"
-    return _of_difference(shown, style, style.title or str(page.title), numbers, models_table(result), [about])
+    return _of_difference(shown, style, style.title or str(page.title), numbers, page, [about])
 
 
 def _of_difference(
@@ -123,7 +122,7 @@ def _of_difference(
     style: Style,
     title: str,
     divergences: Sequence[NDArray[np.float64]],
-    table: Table,
+    page: Page,
     notices: Sequence[str] = (),
 ) -> Contents:
     """Return the page of changes of weights.
@@ -133,7 +132,7 @@ def _of_difference(
         style: look of the page.
         title: title of the page.
         divergences: divergence of each head, for each map.
-        table: ranking of all heads.
+        page: page whose tables are shown, such as the ranking of all heads.
         notices: lines above the maps.
     """
     maps: list[list[Part]] = []
@@ -142,9 +141,8 @@ def _of_difference(
         maps.append([*sides, ("change", m.change)])
     numbers = [{"means": {"divergence": _numbers(own)}, "spreads": {}} for own in divergences]
     about = {"title": title, "measures": [vars(_DIVERGENCE)], "numbers": numbers, "notices": list(notices)}
-    tables = [_table(table.heading, table)]
     words = _words(difference_page(result), result.source, style)
-    return _contents(maps, style, about | {"tables": tables} | words, entry_of(result).formats)
+    return _contents(maps, style, about | words | {"tables": _tables(page)}, entry_of(result).formats)
 
 
 @contents_of.register
@@ -175,6 +173,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
         "statistics": statistics,
         **words,
     }
+    about["tables"] = _tables(page)
     about["numbers"] = [_numbers_of(m, result, known) for m in examples]
     about["measures"] = [
         vars(measure) | {"meaning": measure.described, "high": scale.high}
@@ -202,13 +201,16 @@ def _(result: Report, style: Style) -> Contents:
     return _of_attention(result.attention, style, entry_of(result).formats, tables=tables)
 
 
-def _of_attention(attention: Attention, style: Style, formats: Collection[str], **more: Any) -> Contents:
-    """Return the page of an attention; ``more``: further items of the document; others as in ``_contents``."""
+def _of_attention(
+    attention: Attention, style: Style, formats: Collection[str], tables: Sequence[dict[str, Any]] = ()
+) -> Contents:
+    """Return the page of an attention; ``tables``: described tables after its own; others as in ``_contents``."""
     attention = attention.with_sinks()
+    page = _page_of(attention)
     about = {
         "title": _title(attention.maps, attention.source.model, style),
-        **_words(_page_of(attention), attention.source, style),
-        **more,
+        **_words(page, attention.source, style),
+        "tables": [*_tables(page), *tables],
     }
     return _contents([[("weights", m)] for m in attention.maps], style, about, formats)
 
@@ -530,6 +532,12 @@ def _words(page: Page, source: Source, style: Style) -> dict[str, str]:
     cells = tuple(m.cells for block in heads(page.blocks) for m in block.maps)
     reading = page.reading(Drawn(cells, sinks="in grey, from 0 to 1" * style.has_sinks_apart))
     return {"reading": harmless(reading), "footnote": harmless(source.footnote)}
+
+
+def _tables(page: Page) -> list[dict[str, Any]]:
+    """Return the tables of all blocks of a page that the browser has no picture of; those of heads of maps it has."""
+    tables = [block.as_table for block in leaves(page.blocks) if not block.n_heads]
+    return [_table(table.heading, table) for table in tables if table is not None]
 
 
 def _table(heading: str, table: Table) -> dict[str, Any]:
