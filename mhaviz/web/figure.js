@@ -44,13 +44,14 @@ export class MapFigure {
   /**
    * Choose the places of all maps, and set `width` and `height` of the figure.
    *
-   * @param {{width: number, height: number, isFilled?: boolean}} room filled: with cells of any shape
+   * @param {{width: number, height: number, isFilled?: boolean}} room filled: with cells of any shape, without a title
    * @param {{rows: Axis, columns: Axis}} axes
    * @param {number} count number of maps: side by side, or one below the other where that is too narrow
    * @param {boolean} hasSinks whether some columns are sinks
    */
   arrange(room, { rows, columns }, count, hasSinks) {
-    this.top = TOP + (hasSinks ? SINKS : 0);
+    this.isFilled = room.isFilled ?? false;
+    this.top = TOP + (hasSinks && !this.isFilled ? SINKS : 0);
     this.left = this.#labelRoom(rows, Math.min(150, 0.27 * room.width), room.height) + NAME;
     const below = this.#labelRoom(columns, 110, room.width);
     this.bottom = below + NAME;
@@ -58,9 +59,9 @@ export class MapFigure {
     const across = (room.width - this.left - GAP * (perLine - 1) - RIGHT) / perLine;
     const down = perLine < count ? Infinity : room.height - this.top - this.bottom;
     const aspect = Math.min(Math.max(columns.length / Math.max(rows.length, 1), 1 / 3), 3);
-    const limit = Math.min(across, LARGEST_CELL * columns.length, room.isFilled ? Infinity : Math.max(down, 180) * aspect);
+    const limit = Math.min(across, LARGEST_CELL * columns.length, this.isFilled ? Infinity : Math.max(down, 180) * aspect);
     const width = Math.floor(Math.max(limit, Math.min(across, 150)));
-    const height = Math.floor(room.isFilled ? Math.max(down, 60) : width / aspect);
+    const height = Math.floor(this.isFilled ? Math.max(down, 60) : width / aspect);
     this.isFlat = below <= width / columns.length; // labels of keys fit into their columns
     if (this.isFlat) this.bottom = 24 + NAME;
     const lineHeight = this.top + height + this.bottom;
@@ -155,7 +156,8 @@ export class MapFigure {
     drawBar(context, this.colours, panel.scale, bar);
     if (!panel.layer?.sinks.length) return;
     const name = fitted(context, panel.layer.sinksText, width - 30);
-    drawBar(context, this.colours, { ...OF_SINKS, name }, { ...bar, y: bar.y + SINKS });
+    const place = this.isFilled ? { ...bar, x: bar.x - width - 16 } : { ...bar, y: bar.y + SINKS };
+    drawBar(context, this.colours, { ...OF_SINKS, name }, place);
   }
 
   #paintThumb(context, frame, { axes: { rows, columns }, sight: [q0, q1, k0, k1] }, thumb) {

@@ -107,12 +107,12 @@ export class OverviewView {
     if (family) heading.append(" ", make("bdi", { className: "quiet module" }, family));
     if (heads.length === 1 && maps.length > 1)
       return make("section", { className: "group" }, heading, this.#flow(maps));
-    const side = (role, ...content) => make("span", { className: "side", role }, ...content);
+    const side = (role, content, title = "") => make("span", { className: "side", role, title }, content);
     const rows = maps.map((map) =>
       make(
         "div",
         { role: "row" },
-        side("rowheader", this.#layer(map)),
+        side("rowheader", this.#layer(map), map.module),
         ...heads.map((head) => {
           if (!map.heads.includes(head)) return make("span", { role: "gridcell" });
           const thumb = this.#thumb(map, head);
@@ -146,9 +146,9 @@ export class OverviewView {
   /** The number of a layer, which chooses it. */
   #layer(map) {
     const { state } = this.#app;
-    const names = { title: map.module || map.label, "aria-label": map.label };
     const onclick = () => state.set({ map: map.index });
-    const button = make("button", { type: "button", className: "layer", tabIndex: -1, ...names, onclick }, String(map.layer));
+    const about = { type: "button", className: "layer", tabIndex: -1, "aria-label": map.label, onclick };
+    const button = make("button", about, String(map.layer));
     button.dataset.map = String(map.index);
     return button;
   }

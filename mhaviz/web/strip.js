@@ -1,6 +1,7 @@
 // Strip of one query: a row for each head of the layer, or of all layers, and a column for each key.
 
 import { Axis } from "./axis.js";
+import { largestSize } from "./colours.js";
 import { Choice, isolated, make, shortened, stepOf } from "./dom.js";
 import { sizedContext } from "./drawing.js";
 import { MapFigure } from "./figure.js";
@@ -10,11 +11,11 @@ import { isMasked, scaleOfTokens, Tile } from "./tile.js";
 import { Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
-const HEIGHTS = [220, 300]; // least and most pixels, of any number of heads
-const SHARES = [0.34, 0.5]; // of the window's height, of few heads and of many
+const HEIGHTS = [200, 280]; // least and most pixels, of any number of heads
+const SHARES = [0.31, 0.5]; // of the window's height, of few heads and of many
 const LEAST_ROW = 2.5; // pixels of a head, unless it is one of very many
 const LARGEST_ROW = 18; // pixels of a head
-const BESIDE = 150; // pixels of bars and labels at most
+const BESIDE = 130; // pixels of bars and labels at most
 const NAMED = 3; // cells whose numbers are told
 
 /** A side whose tokens are heads. */
@@ -134,7 +135,9 @@ export class StripView {
     const map = this.#map;
     const { strip, special, window, view } = this.#app.state.values;
     const isLike = (one) => one.isBeside(map) && kindOf(one) === kindOf(map) && hasSameSides(one, map);
-    const maps = strip === "all" ? this.#app.contents.maps.filter(isLike) : [map];
+    const alike = this.#app.contents.maps.filter(isLike);
+    const maps = strip === "all" ? alike : [map];
+    this.which.element.hidden = alike.length < 2;
     const arranged = JSON.stringify([maps.map((one) => one.index), special]);
     if (arranged !== this.#arranged) {
       this.#arranged = arranged;
@@ -170,7 +173,7 @@ export class StripView {
       const values = new Float32Array(rows.length * rows[0].length);
       rows.forEach((row, at) => values.set(row, at * row.length));
       const ofCells = this.#app.contents.scales[map.part(part).scale];
-      const scale = map.isPooled && map.exact ? scaleOfTokens(ofCells, map) : ofCells;
+      const scale = map.isPooled && map.exact ? scaleOfTokens(ofCells, map, largestSize(values)) : ofCells;
       const answer = { values, rows: rows.length, columns: rows[0].length };
       const range = [0, rows.length, columns.start, columns.end];
       const line = map.exact ? query : piece;

@@ -31,7 +31,7 @@ export class TextView {
     this.texts = make("div", { className: "texts" });
     this.title = make("h2");
     this.message = make("p", { className: "quiet", role: "status" });
-    this.bound = make("p", { className: "quiet" });
+    this.bound = make("p", { className: "bound quiet" });
     const parts = [this.#makeControls(), this.title, this.message, this.bound, this.texts];
     this.element = make("div", { className: "text-view" }, ...parts);
     new ResizeObserver(() => this.#drawLines()).observe(this.texts);
@@ -355,7 +355,7 @@ export class TextView {
 
   #drawLines() {
     const { clientWidth: width, clientHeight: height } = this.lines;
-    this.bound.textContent = "";
+    if (!this.#isLines) this.#tellApart();
     if (!width || !height) return; // shown as text, or hidden
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
     const context = sizedContext(this.canvas, width, height, density);
@@ -366,12 +366,10 @@ export class TextView {
     };
     const [left, right] = [middles(this.queries), middles(this.keys)];
     const all = [...this.#linesShown([...left.keys()], [...right.keys()])];
-    const apart = this.#sinksText;
     const drawn = all.length > MOST_LINES ? all.sort((one, other) => other.share - one.share).slice(0, MOST_LINES) : all;
-    if (drawn.length < all.length) {
-      const [most, of] = [drawn.length, all.length].map((count) => count.toLocaleString("en"));
-      this.bound.textContent = `The ${most} strongest of ${of} lines are drawn; point at a word to see all of its own.`;
-    } else if (apart) this.bound.textContent = `${apart} of the weight: point at it to see its lines.`;
+    const [most, of] = [drawn.length, all.length].map((count) => count.toLocaleString("en"));
+    const text = `The ${most} strongest of ${of} lines are drawn; point at a word to see all of its own.`;
+    this.#tellApart(drawn.length < all.length ? text : "");
     for (const { query, key, share, colour, aside } of drawn) {
       context.globalAlpha = share;
       context.strokeStyle = colour;
@@ -382,7 +380,15 @@ export class TextView {
     }
   }
 
-  /** "[CLS] takes 47%, . 3%": the shares of sinks among the visible keys in the weights of all queries; "" without any. */
+  /** Write which lines are drawn, and how sinks are shown. */
+  #tellApart(drawn = "") {
+    const sinks = this.#sinksText;
+    const apart = this.#isLines ? "no lines to it unless it is pointed at" : "in grey, from 0 to 1";
+    const texts = [drawn, sinks && `${sinks} of the weight, ${apart}.`].filter(Boolean);
+    this.bound.textContent = texts.join(" ") || (this.#isLines ? "\u00a0" : "");
+  }
+
+  /** "[CLS] 47%, . 3%": the shares of sinks among the visible keys in the weights of all queries; "" without any. */
   get #sinksText() {
     const rows = [...this.#rows.values()];
     if (!rows.length) return "";
@@ -390,7 +396,7 @@ export class TextView {
     const share = (sink) => percent(rows.reduce((sum, row) => sum + (row[sink] || 0), 0) / rows.length);
     const shown = this.#sinks.filter((sink) => sink >= 0 && (this.#values.special || !pieces.isSpecial(sink)));
     const named = shown.map((sink) => `${isolated(shortened(pieces.text(sink), 16))} ${share(sink)}`);
-    return named.length ? `Apart: ${named.join(", ")}` : "";
+    return named.join(", ");
   }
 
   /** Lines of the pointed token, else of the pinned one, else of all. Those to a sink are shown of this key alone. */

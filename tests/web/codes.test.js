@@ -30,6 +30,19 @@ test("roots are squared, and the last code is missing", () => {
   assert.ok(Number.isNaN(missing));
 });
 
+test("of weights some are read, wherever they are", () => {
+  const floats = new Uint8Array(new Float32Array([9, 9, 9, 9, 1, 2, 3, 4]).buffer);
+  const roots = Uint8Array.of(0, 0, 0, 0, 254, 0, 127, 254);
+  for (const [ref, bytes] of [
+    [reference("floats", [2, 2, 2]), floats],
+    [reference("roots8", [2, 2, 2], { top: 4 }), roots],
+  ]) {
+    const all = [...headNumbers(ref, 1, () => bytes)];
+    assert.deepEqual([...headNumbers(ref, 1, () => bytes, 2, 4)], all.slice(2));
+    assert.equal(all.at(-1), 4);
+  }
+});
+
 test("signed roots keep their sign, and the first code is missing", () => {
   const codes = new Uint8Array(Int8Array.of(-127, 0, 127, -128).buffer);
   assert.deepEqual(read(reference("signed8", [1, 4], { top: 2 }), 0, codes), [-2, 0, 2, NaN]);

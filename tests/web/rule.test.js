@@ -29,6 +29,16 @@ function expected(score, sink = -Infinity) {
 const near = (found, wanted) =>
   wanted.flat().forEach((value, at) => assert.ok(Math.abs(found[at] - value) < 1e-6, `${at}: ${found[at]}, ${value}`));
 
+test("heads stay decoded while they are few", () => {
+  const bytes = [Q, K].map((rows) => new Uint8Array(new Float32Array([rows, rows].flat(2)).buffer));
+  const ref = (chunk) => ({ chunk, offset: 0, type: "floats", shape: [2, 3, 2], bytes: 24 });
+  const given = { scale: 0.5, rule: "", causal: false, reach: null, softcap: null, sinks: null, keyHeads: [0, 1], norms: null };
+  let reads = 0;
+  const twice = new Call({ ...given, query: ref(0), key: ref(1), bias: null }, (number) => (reads++, bytes[number]));
+  for (const head of [0, 1, 0, 1, 0]) near(twice.weights(head), expected((product) => 0.5 * product));
+  assert.equal(reads, 4); // queries and keys of each
+});
+
 const seen = (isSeen) => (product, i, j) => (isSeen(i, j) ? 0.5 * product : -Infinity);
 const RULES = {
   plain: [{}, expected(seen(() => true))],

