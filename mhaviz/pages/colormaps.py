@@ -9,8 +9,9 @@ DIVERGING = "RdBu_r"
 SINK = "sink"
 """Colormap of sinks, from white to dark grey: ``mhaviz.views.colours``."""
 
-HEAD_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#9467BD")
-"""Colours of lines of heads, in the order of the heads. After Okabe and Ito 2008, with violet for yellow."""
-
 FILM = "film"
 """Colormap from clear to one strong colour, over an image: ``mhaviz.views.colours``."""
+
+HEADS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#5716d9")
+"""Colours of heads that are told apart: those of Okabe and Ito 2008 with a violet for their yellow, which is too pale
+for lines on white, and which olive would not replace: protanopes take it for orange."""

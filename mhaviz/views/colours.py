@@ -13,7 +13,9 @@ from mhaviz.views.ink import ink
 
 _FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey
 _SINK = ("#ffffff", "#d9d4cc", "#8f887e", "#3d3832")  # at equal steps
-_SINK_AT_NIGHT = ("#16181c", "#4a4640", "#8f887e", "#e8e4dc")
+_NIGHT = "#16181c"  # paper of dark pages
+_SINK_AT_NIGHT = (_NIGHT, "#4a4640", "#8f887e", "#e8e4dc")
+_LEAST_CONTRAST = 3.0  # of lines with their paper, by WCAG 2
 _PALEST = 0.72  # grey of the darkest pixels of an image, as a share of white
 
 
@@ -34,6 +36,14 @@ def palette(name: str) -> NDArray[np.uint8]:
 def sink_at_night() -> NDArray[np.uint8]:
     """Return the 256 colours of sinks for dark pages, (256, 3)."""
     return _between(_SINK_AT_NIGHT)
+
+
+def at_night(colour: str) -> str:
+    """Return a colour as dark pages show it, mixed with as little white as lines need to be seen on their paper."""
+    paper = _luminance(_between((_NIGHT,))[0])
+    mixed = _between((colour, "#ffffff"))
+    seen = (_luminance(mixed) + 0.05) / (paper + 0.05) >= _LEAST_CONTRAST
+    return "#" + bytes(mixed[int(seen.argmax())]).hex()
 
 
 def _between(steps: Sequence[str]) -> NDArray[np.uint8]:
@@ -89,9 +99,13 @@ def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
 
 def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return whether black text has more contrast than white on each background, (…, 3), by WCAG 2's luminance."""
-    channel = background / 255
-    linear = np.where(channel <= 0.03928, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
     # Contrast with black is (L + 0.05) / 0.05, with white 1.05 / (L + 0.05); they are equal at L = 0.179.
-    dark: NDArray[np.bool_] = luminance > 0.179
+    dark: NDArray[np.bool_] = _luminance(background) > 0.179
     return dark
+
+
+def _luminance(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Return the relative luminance of colours by WCAG 2, (…, 3) → (…)."""
+    channel = rgb / 255
+    linear = np.where(channel <= 0.03928, channel / 12.92, ((channel + 0.055) / 1.055) ** 2.4)
+    return np.asarray(linear @ np.array([0.2126, 0.7152, 0.0722]))

@@ -38,6 +38,7 @@ export class Colours {
   #state;
   #prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   #palettes;
+  #ofHeads; // of light and of dark pages
 
   /**
    * @param {Contents} contents
@@ -48,7 +49,7 @@ export class Colours {
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
     const { weights, changes, sinks } = contents.palettes;
     this.#palettes = { weights: read(weights), changes: read(changes), sinks: read(sinks) };
-    this.ofHeads = contents.headColours;
+    this.#ofHeads = contents.headColours;
     this.follow();
   }
 
@@ -70,6 +71,11 @@ export class Colours {
       this[name] = colour;
       style.setProperty(`--${name}`, colour);
     }
+  }
+
+  /** Colours of lines of heads, in the order of the heads. */
+  get ofHeads() {
+    return this.#ofHeads[Number(this.dark)];
   }
 
   /** Identifies the current colours: pictures are kept as long as it is the same. */

@@ -7,7 +7,7 @@ declare module "./contents.js" {
   interface Contents {
     [described: string]: any;
     maps: import("./contents.js").PageMap[];
-    headColours: string[];
+    headColours: string[][];
     statistics: any; tables: any; scales: any; sort: any;
     inflated: Promise<void>;
   }

@@ -17,7 +17,7 @@ from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, heads, leaves
-from mhaviz.pages.colormaps import DIVERGING, HEAD_COLOURS, INK, SINK
+from mhaviz.pages.colormaps import DIVERGING, HEADS, INK, SINK
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.difference import difference_page, heading
 from mhaviz.pages.head_numbers import Measure, Order, known_measures
@@ -44,7 +44,7 @@ from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
-from mhaviz.views.colours import palette, sink_at_night
+from mhaviz.views.colours import at_night, palette, sink_at_night
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
@@ -248,7 +248,7 @@ def _contents(
         "sort": None,
         **about,
         "palettes": {"weights": _palettes(weights), "changes": _palettes(changes), "sinks": _palettes(SINK)},
-        "headColours": HEAD_COLOURS,
+        "headColours": [HEADS, tuple(map(at_night, HEADS))],
         "scales": writer.described_scales,
         "tokens": writer.tokens,
         "maps": described,

@@ -14,7 +14,7 @@ from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Block, Column, Stacks, Table
-from mhaviz.pages.colormaps import HEAD_COLOURS
+from mhaviz.pages.colormaps import HEADS
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
@@ -158,8 +158,11 @@ def test_a_block_without_a_picture_is_a_table(monkeypatch):
 
 
 def test_lines_have_the_colours_of_heads_in_figures():
-    assert contents_of(made("ab"), Style()).document["headColours"] == HEAD_COLOURS
-    assert len(set(HEAD_COLOURS)) == len(HEAD_COLOURS) <= 8
+    light, dark = contents_of(made("ab"), Style()).document["headColours"]
+    assert light == HEADS
+    assert len(set(dark)) == len(dark) == len(HEADS)
+    assert dark[0] == light[0]
+    assert dark[6] != light[6] == "#000000"  # which could not be seen on a dark page
 
 
 def test_one_call_is_written_for_two_maps_of_it():

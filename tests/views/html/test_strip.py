@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from mhaviz.pages.colormaps import HEAD_COLOURS
+from mhaviz.pages.colormaps import HEADS
 
 pytestmark = pytest.mark.browser
 
@@ -143,9 +143,7 @@ def test_each_head_has_the_colour_of_its_lines_in_figures_and_sinks_have_none(op
     m, sinks = attention[1], attention.sinks[1].keys
     high = page.ask("JSON.parse(document.getElementById('document').textContent).scales[0].high")
     others = np.delete(m.weights[[2, 5, 8]], sinks, axis=2)
-    expected = {
-        colour.lower(): int((head / high >= 0.02).sum()) for colour, head in zip(HEAD_COLOURS, others, strict=False)
-    }
+    expected = {colour: int((head / high >= 0.02).sum()) for colour, head in zip(HEADS, others, strict=False)}
     page.until(f"window.lines.length >= {sum(expected.values())}")
     drawn = page.ask("window.lines")[-sum(expected.values()) :]
     assert {colour: drawn.count(colour) for colour in drawn} == expected
