@@ -46,7 +46,7 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
     Raises:
         ArgumentError: the tokens have no names; most of the text has no blanks between words, such as Chinese.
     """
-    if not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts)):
+    if _are_nameless(tokens):
         first = f", such as {quoted(tokens.texts[0])}" if len(tokens) else ""
         raise ArgumentError(
             f"{parameter('by')}: expected names of tokens, to know where words begin, got positions{first}; give a "
@@ -54,7 +54,22 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
         )
     if tokens.grid is not None:
         raise ArgumentError(f"{parameter('by')}: expected tokens of a text, got patches of an image; leave this out")
-    return _words(tokens)
+    spans, unspaced = _words(tokens)
+    if unspaced:
+        raise ArgumentError(
+            f"{parameter('by')}: expected blanks between words, got {quoted(unspaced)}, which needs a segmenter, as "
+            f"Chinese and Japanese do; leave this out"
+        )
+    return spans
+
+
+def words_or_tokens(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the words of a text as ``words`` does; each token where these are not known, and spans as they are."""
+    if not tokens.ranges and not _are_nameless(tokens) and tokens.grid is None:
+        spans, unspaced = _words(tokens)
+        if not unspaced:
+            return spans
+    return tuple(Span(text, ((i, i + 1),)) for i, text in enumerate(tokens.texts))
 
 
 SPANS: dict[str, SpansOf] = {"word": words}
@@ -111,7 +126,8 @@ def continued_words(tokens: Tokens, numbers: Sequence[int | None]) -> tuple[int,
 
 
 @lru_cache(maxsize=8)  # all layers read the same tokens
-def _words(tokens: Tokens) -> tuple[Span, ...]:
+def _words(tokens: Tokens) -> tuple[tuple[Span, ...], str]:
+    """Return the words, and the first characters that need a segmenter if most of the text does; "": it does not."""
     single, after = _without_blanks(tokens)
     joined = (_continuing(tokens) | {*tokens.continued}) - single - after
     names = [whole_character(tokens.texts, i) or "" for i in range(len(tokens))]
@@ -119,13 +135,8 @@ def _words(tokens: Tokens) -> tuple[Span, ...]:
     runs = zip(starts, [*starts[1:], len(tokens)], strict=True)
     spans = tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)
     others = [span for span in spans if span.ranges[0][0] not in single and any(map(str.isalnum, span.name))]
-    if len(single) > len(others):
-        got = quoted("".join(names[i] for i in sorted(single)[:2]).strip())
-        raise ArgumentError(
-            f"{parameter('by')}: expected blanks between words, got {got}, which needs a segmenter, as Chinese and "
-            f"Japanese do; leave this out"
-        )
-    return spans
+    unspaced = "".join(names[i] for i in sorted(single)[:2]).strip() if len(single) > len(others) else ""
+    return spans, unspaced
 
 
 def _continuing(tokens: Tokens) -> set[int]:
@@ -153,6 +164,10 @@ def _in_one_word(tokens: Tokens) -> set[int]:
         numbers.append(word_at[reached + first] if name.strip() else -1)
         reached += len(name)
     return {i for i in range(1, len(numbers)) if numbers[i] == numbers[i - 1] >= 0}
+
+
+def _are_nameless(tokens: Tokens) -> bool:
+    return not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts))
 
 
 def _without_blanks(tokens: Tokens) -> tuple[set[int], set[int]]:

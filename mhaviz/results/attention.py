@@ -23,6 +23,7 @@ from mhaviz.results.summary import MapSummary
 if TYPE_CHECKING:
     import pandas
 
+    from mhaviz.results.answer import Answer
     from mhaviz.results.image import ImageAttention, QueryChoice
 
 ROUNDING = 2**-8
@@ -551,6 +552,32 @@ class Attention(Result):
         """
         those = [m for m in self.maps if m.rows.places(query)] or self.maps[:1]
         return replace(self, maps=tuple(m.of_query(query) for m in those))
+
+    def answer(self, query: int | str) -> "Answer":
+        """Return what a word looks at: of its mean weight over all heads, what each word gets, and the heads that look
+        at some word from it, and not as much from others.
+
+        Weights are by word, as of ``by``; of a text in which blanks do not tell words, such as Chinese, by token.
+        Special tokens and ``sinks`` are set aside. A head is ranked if its strongest other word has more than 2 × the
+        mean weight of what other words give the same word, and of what they give the word at the same distance.
+
+        Args:
+            query: the text of a word, that of a token in it, or a token's position, 3 or "#3". Digits are first looked
+                up as a text. Of maps by word, positions are of words.
+
+        Raises:
+            ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,
+                or a text has it several times; a text has fewer than four words.
+
+        Examples:
+            >>> attention = mhaviz.attend("random", "the cat sat on my mat")
+            >>> look = attention.answer("cat").looks[0]
+            >>> look.mean.shape, look.heads[0].weights.shape  # (n_keys,)
+            ((6,), (6,))
+        """
+        from mhaviz.results.answer import answer
+
+        return answer(self, query)
 
     def over_image(
         self,

@@ -3,7 +3,7 @@
 import difflib
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -130,23 +130,25 @@ class Axis(ShortRepr):
         a position only if no token has that text.
         """
         if isinstance(query, str):
-            forms = (str.strip, _normalised) if query == query.strip() else (str, str.strip, _normalised)
-            for form in forms:
-                name = form(query)
-                if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == name]:
-                    return places
+            if places := self.named(query):
+                return places
             if not _POSITION.fullmatch(query):
                 return []
             query = int(query.strip().removeprefix("#"))
         position = operator.index(query)
         return [position] if self.start <= position < self.end else []
 
+    def named(self, name: str) -> list[int]:
+        """Return the positions of a token that is given by its text, as ``places`` looks it up."""
+        for form in (str.strip, _normalised) if name == name.strip() else (str, str.strip, _normalised):
+            if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == form(name)]:
+                return places
+        return []
+
     def position(self, query: int | str | None, option: str = "query") -> int:
         """Return the single position of ``places``. Raises ArgumentError naming ``option`` if none or several match."""
         places, name = [] if query is None else self.places(query), parameter(option)
-        if len(places) > 1:
-            listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
-            raise ArgumentError(f"{name}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}")
+        require_single(query, places, option)
         if not places:
             shown = [text.strip() for text in self.tokens.texts]
             if near := difflib.get_close_matches(query, set(shown)) if isinstance(query, str) else ():
@@ -166,6 +168,15 @@ class Axis(ShortRepr):
     def is_same(self, other: "Axis") -> bool:
         """Whether both axes have the same tokens in the same cells."""
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
+
+
+def require_single(query: int | str | None, places: Sequence[int], option: str = "query") -> None:
+    """Raise ArgumentError naming ``option``, with the positions to choose from, if a token has several."""
+    if len(places) > 1:
+        listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
+        raise ArgumentError(
+            f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}"
+        )
 
 
 def _normalised(text: str) -> str:

@@ -1,0 +1,259 @@
+"""What a word looks at: the words that it gives weight, and the heads that look at one from it as from few others."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import ArgumentError, is_accepted, parameter
+from mhaviz.inputs.spans import words_or_tokens
+from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.results.axis import require_single
+from mhaviz.results.quantity import WEIGHT
+from mhaviz.results.result import Result, ShortRepr, Source
+from mhaviz.results.spans import SpanSide
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import Attention, AttentionMap
+
+_TIMES_OTHERS = 2.0  # least weight of a ranked head / what other words give the same offset, or the same word
+_LEAST_OTHERS = 3  # least number of other words whose mean is known
+_LEAST_WORDS = 4  # least words of a text: of fewer, one is always strong
+
+
+@dataclass(frozen=True, eq=False)
+class HeadLook(ShortRepr):
+    """What a word looks at in one head.
+
+    Attributes:
+        layer, head: indices of the head.
+        weights: float64, (n_keys,), weights that the word gives to the words of the keys.
+        target: index of its strongest word: neither itself nor a special token or a sink.
+        habit: mean weight that other words give to the word at the same distance from them; 0 if fewer than 3 have one,
+            or keys and queries are different texts.
+        crowd: mean weight that other words give to the target; 0 if fewer than 3 see it.
+    """
+
+    layer: int
+    head: int
+    weights: NDArray[np.float64]
+    target: int
+    habit: float
+    crowd: float
+
+    @property
+    def weight(self) -> float:
+        """Weight of the target."""
+        return float(self.weights[self.target])
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the target's weight is more than 2 × what other words give: the head does not look there anyway."""
+        return self.weight > _TIMES_OTHERS * max(self.habit, self.crowd)
+
+
+@dataclass(frozen=True, eq=False)
+class Look(ShortRepr):
+    """What a word looks at in one text, in all heads of one kind of attention.
+
+    Attributes:
+        query: index of the word among those of the queries.
+        position: position of its first token in its text.
+        queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
+        aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
+        heads: all heads, those with the largest weight of a target first.
+        kind: kind of the attention.
+        sentence, pass_number: as of ``AttentionMap``.
+        is_recorded: whether the maps are of a running program.
+    """
+
+    query: int
+    position: int
+    queries: Tokens
+    keys: Tokens
+    aside: NDArray[np.bool_]
+    heads: tuple[HeadLook, ...]
+    kind: Kind = "self"
+    sentence: int | None = None
+    pass_number: int | None = None
+    is_recorded: bool = False
+
+    @property
+    def word(self) -> str:
+        """Text of the word."""
+        return self.queries.texts[self.query]
+
+    @property
+    def itself(self) -> int | None:
+        """Index of the word among the keys; None: these are another text."""
+        is_of_one_text = self.kind != "cross" and self.queries.texts == self.keys.texts
+        return self.query if is_of_one_text else None
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of the weights over the heads, (n_keys,)."""
+        mean: NDArray[np.float64] = np.mean([look.weights for look in self.heads], axis=0)
+        return mean
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """Of the mean weight on words, the share of each, (n_keys,); 0 for what is aside."""
+        on_words = np.where(self.aside, 0.0, self.mean)
+        return on_words / (on_words.sum() or 1.0)
+
+    @property
+    def ranked(self) -> tuple[HeadLook, ...]:
+        """Heads that look at their target from this word, and not from others."""
+        return tuple(look for look in self.heads if look.is_ranked)
+
+    @property
+    def not_ranked(self) -> tuple[HeadLook, ...]:
+        """Heads that look at their target from other words as well."""
+        return tuple(look for look in self.heads if not look.is_ranked)
+
+
+@dataclass(frozen=True)
+class Answer(Result):
+    """What a word looks at, in each text that has it."""
+
+    source: Source
+    looks: tuple[Look, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Result.to_dict``. Each text has its ``words`` and their ``shares``, and its heads in their order, of
+        which those ranked come first."""
+        return {"answers": [_document(look) for look in self.looks]}
+
+
+def answer(attention: "Attention", query: int | str) -> Answer:
+    """Return what a word looks at; see ``Attention.answer``."""
+    texts = defaultdict[Hashable, list["AttentionMap"]](list)
+    for m in attention.maps:
+        _require_weights(m)
+        texts[m.sentence, m.kind, m.pass_number, m.rows.tokens.texts, m.columns.tokens.texts].append(m)
+    having = [maps for maps in texts.values() if _words_with(query, maps[0])] or [[*attention.maps[:1]]]
+    sinks = {id(m): of_map.keys if of_map else () for m, of_map in zip(attention.maps, attention.sinks, strict=True)}
+    looks = tuple(_look(maps, query, sinks[id(maps[0])]) for maps in having)
+    return Answer(attention.source, looks)
+
+
+def _document(look: Look) -> dict[str, Any]:
+    heads = [
+        {
+            "layer": one.layer,
+            "head": one.head,
+            "is_ranked": one.is_ranked,
+            "looks_at": one.target,
+            "weight": one.weight,
+            "same_offset": one.habit,
+            "same_word": one.crowd,
+            "weights": one.weights,
+        }
+        for one in (*look.ranked, *look.not_ranked)
+    ]
+    where = {"sentence": look.sentence, "pass": look.pass_number}
+    return {
+        **{name: number for name, number in where.items() if number is not None},
+        "kind": look.kind,
+        "word": look.word,
+        "position": look.position,
+        "words": look.keys.texts,
+        "aside": np.flatnonzero(look.aside),
+        "mean": look.mean,
+        "shares": look.shares,
+        "heads": heads,
+    }
+
+
+def _require_weights(m: "AttentionMap") -> None:
+    """Raise ArgumentError unless a map has the weights of all its tokens."""
+    instead = f", or {parameter('form')} map" * is_accepted("form")
+    name = f"{parameter('query')}: {m.name}"
+    if m.quantity.key != WEIGHT.key or m.quantity.is_signed or m.quantity.of_all_heads or m.quantity.row != "query":
+        raise ArgumentError(f"{name}: expected weights of single heads, got {m.quantity.name}s{instead}")
+    if m.rows.tokens.grid is not None or m.columns.tokens.grid is not None:
+        raise ArgumentError(f"{name}: expected a text, got an image; overlay it with the attention{instead}")
+    if m.is_pooled:
+        length = max(len(m.rows.tokens), len(m.columns.tokens))
+        by_word = "" if m.has_spans else f"{parameter('by')} word, "
+        raise ArgumentError(
+            f"{name}: expected all weights of its tokens, got {length:,} tokens in cells of several; give {by_word}"
+            f"{parameter('size')} {length}{instead}"
+        )
+    if not m.is_whole or m.to_special is not None:
+        raise ArgumentError(
+            f"{name}: expected the queries and keys of all tokens, got some of them; leave out {parameter('window')} "
+            f"and {parameter('hide_special')}{instead}"
+        )
+
+
+def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
+    """Return the words that a query names, by their text, by that of a token in them or by a token's position, and
+    for each the position of its first token, or of the one that the query names. Of maps of words, positions are of
+    words."""
+    words = SpanSide.of(m.rows.tokens, words_or_tokens)
+    if isinstance(query, str) and (places := words.axis.named(query)):
+        return {place: int(np.argmax(words.owners == place)) for place in places}
+    return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
+
+
+def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look:
+    """Return what a word looks at in maps of one text; ``sinks``: positions of its sinks."""
+    first = maps[0]
+    places = _words_with(query, first)
+    require_single(query, sorted(places.values()))
+    ((word, position),) = places.items() or ((0, first.rows.position(query)),)
+    rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (first.rows, first.columns))
+    queries, keys = (
+        axis.tokens if axis.tokens.ranges else side.axis.tokens
+        for axis, side in ((first.rows, rows), (first.columns, columns))
+    )
+    aside = np.isin(np.arange(len(keys)), [*keys.special, *columns.owners[[*sinks]]])
+    if (n_words := int((~aside).sum())) < _LEAST_WORDS:
+        instead = f"; give {parameter('form')} map" * is_accepted("form")
+        raise ArgumentError(
+            f"{parameter('query')}: expected a text of at least {_LEAST_WORDS} words, as one of fewer always gets much "
+            f"weight, got {n_words}{instead}"
+        )
+    is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
+    not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
+    others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)
+    heads = list[HeadLook]()
+    for m in maps:  # a word sees what some piece of it sees
+        seen = rows.sums(columns.sums(m.seen.astype(np.int64)), axis=0) > 0
+        for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True):
+            by_word = rows.means(columns.sums(weights), axis=0)
+            ranking = np.where(aside, -1.0, by_word[word])
+            if is_of_one_text:
+                ranking[word] = -1.0
+            target = int(ranking.argmax())
+            same = others + target - word
+            inside = (same >= 0) & (same < len(keys))
+            habit = _mean(by_word, seen, others[inside], same[inside]) if is_of_one_text else 0.0
+            crowd = _mean(by_word, seen, others, np.full(len(others), target))
+            heads.append(HeadLook(m.layer, head, by_word[word], target, habit, crowd))
+    heads.sort(key=lambda look: -look.weight)
+    return Look(
+        word,
+        position,
+        queries,
+        keys,
+        aside,
+        tuple(heads),
+        first.kind,
+        first.sentence,
+        first.pass_number,
+        first.is_recorded,
+    )
+
+
+def _mean(
+    weights: NDArray[np.floating], seen: NDArray[np.bool_], queries: NDArray[np.int64], keys: NDArray[np.int64]
+) -> float:
+    """Return the mean weight of these queries on a key each, of those that see it; 0 if they are fewer than 3."""
+    seeing = seen[queries, keys]
+    return float(weights[queries, keys][seeing].mean()) if seeing.sum() >= _LEAST_OTHERS else 0.0
