@@ -191,6 +191,7 @@ class LoadedModel:
         mean: bool = False,
         by: Literal["word"] | None = None,
         page: bool | None = None,
+        check: Callable[[Attention], object] = lambda attention: None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
         **given: Unpack[GivenOptions],
@@ -220,6 +221,8 @@ class LoadedModel:
                 "uniform", or with ``window`` or ``pool`` "max".
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
+            check: called with the maps before the model runs, without their weights, and again with them; what it
+                raises ends the work.
             on_notice: called with one line for what takes long, and for what verification has found.
             on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
             given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
@@ -265,6 +268,7 @@ class LoadedModel:
             attention = attention.by(by) if by is not None and show == "rollout" else attention
             if hide_special and not crops:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
+            check(attention)
             attention = attention if query is None else attention.of_query(query)
             return attention.mean() if mean else attention
 

@@ -355,6 +355,110 @@ class Dots(_Illustration):
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word of a shaded text.
+
+    Attributes:
+        text: its text.
+        share: number that it is shaded by; None: it is not shaded, as a sink.
+        after_blank: whether a blank is before it.
+        is_query: whether it is the word that looks at the others, which is outlined.
+    """
+
+    text: str
+    share: float | None
+    after_blank: bool = True
+    is_query: bool = False
+
+
+@dataclass(frozen=True)
+class Shaded(_Illustration):
+    """Text whose words are shaded by numbers. Of many lines, those with the largest numbers are shown.
+
+    Attributes:
+        table: the same numbers for a medium without shades.
+        words: the words, in their order.
+        scale: what shades mean.
+        ends: texts of the lowest and the highest shade.
+    """
+
+    table: Table
+    words: tuple[Word, ...]
+    scale: Scale
+    ends: tuple[str, str]
+
+    is_explained = True
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the words."""
+        yield from (word.text for word in self.words)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a bar.
+
+    Attributes:
+        name: its name; "": the rest, without one.
+        share: its length; all of a bar is 1.
+        kind: "word"; "itself", the word that the bar is of; "aside", sinks, at the end of the bar.
+    """
+
+    name: str
+    share: float
+    kind: Literal["word", "itself", "aside"] = "word"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of length 1, divided into slices, the largest first.
+
+    Attributes:
+        name: label before it, such as a head, "L0 H2".
+        slices: the slices; those that have no room are drawn as the rest.
+        note: remark beside it.
+        is_mean: whether it is the mean of the bars.
+    """
+
+    name: str
+    slices: tuple[Slice, ...]
+    note: str = ""
+    is_mean: bool = False
+
+
+@dataclass(frozen=True)
+class Bars(_Illustration):
+    """Bars of length 1, one below the other.
+
+    Attributes:
+        table: the same numbers for a medium without bars.
+        bars: the bars.
+        rest: name of what has no name in a bar.
+        end: text at the end of the bars, such as "weight 1".
+    """
+
+    table: Table
+    bars: tuple[Bar, ...]
+    rest: str
+    end: str
+
+    is_explained = True
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of bars."""
+        return len(self.bars)
+
+    def pieces(self, begin: int, end: int) -> "Bars":
+        """Return some bars."""
+        return replace(self, bars=self.bars[begin:end])
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the names of slices."""
+        yield from (one.name for bar in self.bars for one in bar.slices)
+
+
+@dataclass(frozen=True)
 class Flow(_Illustration):
     """Flow chart of the steps through a layer: boxes, with an arrow from each step to those that read its tensor.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, is_accepted, parameter
+from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.spans import words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.axis import require_single
@@ -129,16 +129,41 @@ class Answer(Result):
         return {"answers": [_document(look) for look in self.looks]}
 
 
+class UnansweredError(ArgumentError):
+    """Maps that cannot tell what a word looks at, though they have it."""
+
+
 def answer(attention: "Attention", query: int | str) -> Answer:
     """Return what a word looks at; see ``Attention.answer``."""
+    texts = texts_with(attention, query)
+    sinks = {id(m): of_map.keys if of_map else () for m, of_map in zip(attention.maps, attention.sinks, strict=True)}
+    return Answer(attention.source, tuple(_look(maps, query, sinks[id(maps[0])]) for maps in texts))
+
+
+def is_answerable(attention: "Attention") -> bool:
+    """Return whether the maps are of the weights of single heads, and of all tokens of a text, though they may be
+    pooled."""
+    return all(_has_weights(m) and not _is_of_image(m) and not _is_part(m) for m in attention.maps)
+
+
+def texts_with(attention: "Attention", query: int | str) -> "list[list[AttentionMap]]":
+    """Return the maps of each text that has a word, which need not have their weights yet.
+
+    Raises:
+        ArgumentError: as ``Attention.answer``.
+    """
     texts = defaultdict[Hashable, list["AttentionMap"]](list)
     for m in attention.maps:
         _require_weights(m)
         texts[m.sentence, m.kind, m.pass_number, m.rows.tokens.texts, m.columns.tokens.texts].append(m)
-    having = [maps for maps in texts.values() if _words_with(query, maps[0])] or [[*attention.maps[:1]]]
-    sinks = {id(m): of_map.keys if of_map else () for m, of_map in zip(attention.maps, attention.sinks, strict=True)}
-    looks = tuple(_look(maps, query, sinks[id(maps[0])]) for maps in having)
-    return Answer(attention.source, looks)
+    having = [maps for maps in texts.values() if _words_with(query, maps[0])]
+    for m, *_ in having:
+        require_single(query, sorted(_words_with(query, m).values()))
+        keys = SpanSide.of(m.columns.tokens, words_or_tokens).axis.tokens
+        _require_words(len(keys) - len(keys.special))
+    if not having:
+        attention.maps[0].rows.position(query)  # raises an error that lists some tokens
+    return having
 
 
 def _document(look: Look) -> dict[str, Any]:
@@ -169,25 +194,44 @@ def _document(look: Look) -> dict[str, Any]:
     }
 
 
+def _has_weights(m: "AttentionMap") -> bool:
+    quantity = m.quantity
+    return quantity.key == WEIGHT.key and not (quantity.is_signed or quantity.of_all_heads) and quantity.row == "query"
+
+
+def _is_of_image(m: "AttentionMap") -> bool:
+    return any(axis.tokens.grid is not None for axis in (m.rows, m.columns))
+
+
+def _is_part(m: "AttentionMap") -> bool:
+    """Return whether a map lacks some queries or keys."""
+    return m.to_special is not None or not (m.is_whole or m.is_pooled)
+
+
 def _require_weights(m: "AttentionMap") -> None:
-    """Raise ArgumentError unless a map has the weights of all its tokens."""
-    instead = f", or {parameter('form')} map" * is_accepted("form")
+    """Raise UnansweredError unless a map has the weights of all its tokens."""
     name = f"{parameter('query')}: {m.name}"
-    if m.quantity.key != WEIGHT.key or m.quantity.is_signed or m.quantity.of_all_heads or m.quantity.row != "query":
-        raise ArgumentError(f"{name}: expected weights of single heads, got {m.quantity.name}s{instead}")
-    if m.rows.tokens.grid is not None or m.columns.tokens.grid is not None:
-        raise ArgumentError(f"{name}: expected a text, got an image; overlay it with the attention{instead}")
+    if not _has_weights(m):
+        raise UnansweredError(f"{name}: expected weights of single heads, got other numbers")
+    if _is_of_image(m):
+        raise UnansweredError(f"{name}: expected the words of a text, got patches of an image")
+    if _is_part(m):
+        raise UnansweredError(f"{name}: expected the queries and keys of all tokens, got some of them")
     if m.is_pooled:
         length = max(len(m.rows.tokens), len(m.columns.tokens))
-        by_word = "" if m.has_spans else f"{parameter('by')} word, "
-        raise ArgumentError(
-            f"{name}: expected all weights of its tokens, got {length:,} tokens in cells of several; give {by_word}"
-            f"{parameter('size')} {length}{instead}"
+        by_word = "" if m.has_spans else f"{parameter('by')} word, or "
+        raise UnansweredError(
+            f"{name}: expected the weights of single tokens, got {length:,} tokens in cells of several; give {by_word}"
+            f"{parameter('size')} {length}"
         )
-    if not m.is_whole or m.to_special is not None:
-        raise ArgumentError(
-            f"{name}: expected the queries and keys of all tokens, got some of them; leave out {parameter('window')} "
-            f"and {parameter('hide_special')}{instead}"
+
+
+def _require_words(n_words: int) -> None:
+    """Raise UnansweredError if a text has too few words."""
+    if n_words < _LEAST_WORDS:
+        raise UnansweredError(
+            f"{parameter('query')}: expected a text of at least {_LEAST_WORDS} words, got {n_words}: of so few, each "
+            f"gets much weight"
         )
 
 
@@ -204,21 +248,14 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
 def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look:
     """Return what a word looks at in maps of one text; ``sinks``: positions of its sinks."""
     first = maps[0]
-    places = _words_with(query, first)
-    require_single(query, sorted(places.values()))
-    ((word, position),) = places.items() or ((0, first.rows.position(query)),)
+    ((word, position),) = _words_with(query, first).items()
     rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (first.rows, first.columns))
     queries, keys = (
         axis.tokens if axis.tokens.ranges else side.axis.tokens
         for axis, side in ((first.rows, rows), (first.columns, columns))
     )
     aside = np.isin(np.arange(len(keys)), [*keys.special, *columns.owners[[*sinks]]])
-    if (n_words := int((~aside).sum())) < _LEAST_WORDS:
-        instead = f"; give {parameter('form')} map" * is_accepted("form")
-        raise ArgumentError(
-            f"{parameter('query')}: expected a text of at least {_LEAST_WORDS} words, as one of fewer always gets much "
-            f"weight, got {n_words}{instead}"
-        )
+    _require_words(int((~aside).sum()))
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)

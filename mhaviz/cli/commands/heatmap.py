@@ -1,6 +1,7 @@
 """mhaviz heatmap"""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
@@ -10,6 +11,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option
 from mhaviz.cli.shared.parsing import parse_window, parsed
+from mhaviz.cli.shared.queries import As, deliver_query, require_answer, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
 
@@ -43,14 +45,17 @@ def heatmap(
         model_option(
             metavar="NUMBERS",
             show_default=False,
-            help="weights (the default); norms: weight × norm of v W_O; uniform: weight × number of keys that the "
-            "query sees; rollout: attention rollout up to each layer.",
+            help="weights (default); norms: weight × norm of v W_O; uniform: weight × keys seen; rollout up to each "
+            "layer.",
         ),
     ] = "weights",
     layer: Layers = None,
     head: Heads = None,
     kind: Kind = None,
-    query: Annotated[str | None, typer.Option(metavar="TOKEN", help="One query, such as #10; a row per head.")] = None,
+    query: Annotated[
+        str | None, typer.Option(metavar="WORD", help="What a word, or the token at a position, #10, looks at.")
+    ] = None,
+    form: As = None,
     mean: Mean = False,
     by: By = None,
     generate: Generate = 0,
@@ -80,6 +85,9 @@ def heatmap(
     style = style_of(looks, delivery)
     if show not in ("norms", "uniform"):
         style.require_vmax()
+    require_query(query, form)
+    is_map = form == "map" or (form is None and (show != "weights" or mean or hide_special or long.window is not None))
+    answered = None if is_map else query
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
@@ -96,11 +104,15 @@ def heatmap(
             pool=long.pool,
             size=long.size,
             window=long.window,
-            query=query,
+            query=None if answered else query,
             mean=mean,
             by=by,
+            check=partial(require_answer, query=answered) if answered else lambda attention: None,
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
-    delivery.deliver(attention, style, notice)
+    if answered:
+        deliver_query(attention, answered, form, delivery, style, notice)
+    else:
+        delivery.deliver(attention, style, notice)

@@ -20,6 +20,7 @@ _LONGEST_WORD, _LONGEST_LINE = 300, 1_000  # characters: room for a path; more t
 
 
 _OTHER_NAMES = {
+    "form": "--as",
     "causal": "--mask",
     "room": "--for",
     "device_map": "--device",

@@ -1,7 +1,7 @@
 """Delivery of a result: to files, and then to the terminal, as a view or JSON."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,6 +118,30 @@ class Delivery:
                 write_json(document(result), sys.stdout)
         elif not self.quiet:
             self._show(view_of(result, style, **details))
+
+    def deliver_beside(
+        self,
+        maps: Callable[[], object],
+        what: str,
+        made: Callable[[], object],
+        style: "Style",
+        notice: str | None = None,
+    ) -> None:
+        """Save maps to the files that have maps; then deliver what is made of them, to the other files.
+
+        The maps are saved first, so that they exist even if what is made of them fails, which is then said.
+
+        Args:
+            maps: returns the maps.
+            what: what they are, "the maps without the image".
+            made: returns what is made of them.
+            style, notice: as in ``deliver``.
+        """
+        of_maps = [path for path in self.paths if path.suffix.lower() not in RESULT_SUFFIXES]
+        if of_maps:
+            replace(self, output=of_maps, quiet=True, json=False).deliver(maps(), style)
+        with self.besides(of_maps, f", {what}") as others:
+            others.deliver(made(), style, notice)
 
     def _show(self, view: "RenderableType") -> None:
         """Print a view; if it has been saved and takes more than a few screens, print it without its pictures."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +12,8 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
+from mhaviz.cli.shared.queries import As, deliver_query, require_query
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.pages.registry import RESULT_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -37,10 +37,10 @@ class ImageOptions:
         str | None,
         image_option(
             metavar="TOKEN",
-            help="Show only this query: a token, its position, or a patch 5,7. \\[default with --image: the class "
-            "token, else the mean]",
+            help="A word, its position #10, or a patch 5,7. \\[default with --image: the class token, else the mean]",
         ),
     ] = None
+    form: As = None
     grid: Annotated[
         Any,
         image_option(
@@ -64,10 +64,13 @@ class ImageOptions:
             ArgumentError: an option needs an image, or names no patch of it.
             MhavizError: the image cannot be read.
         """
+        require_query(self.query, self.form)
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
             return
+        if self.form is not None:
+            raise ArgumentError(f"{option_name('form')} is for maps of a text; leave out it or --image")
         from mhaviz.files.images import read_image
         from mhaviz.results.image import named_patch, require_patch
 
@@ -81,16 +84,13 @@ class ImageOptions:
     def deliver(self, attention: "Attention", delivery: Delivery, style: "Style") -> None:
         """Save and show maps; with an image, pictures and JSON show the attention over it.
 
-        Files of maps are saved first, so that they exist even if something is wrong with the image, which is then said.
-
         Raises:
             ArgumentError: as ``Attention.over_image``.
         """
-        if self.image is None:
-            delivery.deliver(attention if self.query is None else attention.of_query(self.query), style)
-            return
-        of_maps = [path for path in delivery.paths if path.suffix.lower() not in RESULT_SUFFIXES]
-        if of_maps:
-            replace(delivery, output=of_maps, quiet=True, json=False).deliver(attention, style)
-        with delivery.besides(of_maps, ", the maps without the image") as others:
-            others.deliver(attention.over_image(self.image, self.query, grid=self.grid), style)
+        if self.image is not None:
+            over = partial(attention.over_image, self.image, self.query, grid=self.grid)
+            delivery.deliver_beside(lambda: attention, "the maps without the image", over, style)
+        elif self.query is not None:
+            deliver_query(attention, self.query, self.form, delivery, style)
+        else:
+            delivery.deliver(attention, style)

@@ -9,8 +9,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
 
-from mhaviz.pages.blocks import Block, Curves, Dots, Flow, Grid, Matrices, Page, Stacks, Text, heads, leaves, matrices
+from mhaviz.pages.blocks import (
+    Bars,
+    Block,
+    Curves,
+    Dots,
+    Flow,
+    Grid,
+    Matrices,
+    Page,
+    Shaded,
+    Stacks,
+    Text,
+    heads,
+    leaves,
+    matrices,
+)
 from mhaviz.pages.panels import Scale
+from mhaviz.views.figure.bars import BarsPart
 from mhaviz.views.figure.colour_bar import scale_width
 from mhaviz.views.figure.curves import decide_curves
 from mhaviz.views.figure.dots import DotsPart
@@ -20,6 +36,7 @@ from mhaviz.views.figure.grid import BETWEEN, BETWEEN_STACKS, GridPart, StacksPa
 from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, number_length, painted
 from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
+from mhaviz.views.figure.shaded import ShadedPart
 from mhaviz.views.figure.table import measure_table
 from mhaviz.views.figure.text import TextPart
 from mhaviz.views.measures import BODY, MARGIN, SMALL
@@ -133,6 +150,14 @@ class Measuring:
     @part.register
     def _(self, block: Dots, room: Room) -> Part:
         return DotsPart(block)
+
+    @part.register
+    def _(self, block: Shaded, room: Room) -> Part:
+        return ShadedPart(block, self._fonts)
+
+    @part.register
+    def _(self, block: Bars, room: Room) -> Part:
+        return BarsPart(block, self._fonts)
 
     @part.register
     def _(self, block: Flow, room: Room) -> Part:

@@ -94,7 +94,7 @@ def terminal_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
 
 
 @cache
-def _text_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
+def text_colours(colormap: str, colours: Colours) -> tuple[Color, ...]:
     """Return the colour of text, black or white, on each colour of the colormap."""
     ground = xterm_colours()[xterm_numbers(colormap) - _FIRST] if colours == "256" else palette(colormap)
     black, white = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
@@ -121,7 +121,7 @@ class Cells:
         else:
             self._paint = self._half_block if kind == "half-blocks" else self._coloured
             self._ground = terminal_colours(panel.scale.colormap, colours)
-            self._text = _text_colours(panel.scale.colormap, colours)
+            self._text = text_colours(panel.scale.colormap, colours)
             self._places = places(panel.values, panel.scale).tolist()
             if panel.image is not None and colours == "truecolor":
                 over = over_image(panel, *panel.values.shape).reshape(-1, 3)

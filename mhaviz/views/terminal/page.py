@@ -11,6 +11,7 @@ from mhaviz.pages.blocks import (
     Drawn,
     Matrices,
     Page,
+    Shaded,
     Text,
     heads,
     leaves,
@@ -23,6 +24,7 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines, title_lines
+from mhaviz.views.terminal.shaded import shaded_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
@@ -71,6 +73,8 @@ class PageView:
                 yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
+            elif isinstance(block, Shaded):
+                yield from shaded_lines(block, abilities, options.max_width)
             else:
                 table = block.as_table
                 assert table is not None, "what has no picture has numbers"

@@ -1,0 +1,83 @@
+"""One query of attention maps: what its word looks at, or a map with a row for each head."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mhaviz.cli.shared.console import option_name
+from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import Attention
+    from mhaviz.results.result import Result
+    from mhaviz.views.style import Style
+
+Form = Literal["answer", "map"]
+As = Annotated[
+    Form | None,
+    typer.Option(
+        "--as",
+        metavar="|".join(Form.__args__),
+        help="With --query: an answer (the default), or a map.",
+        show_default=False,
+    ),
+]
+
+_FORMS: "dict[Form, Callable[[Attention, str], Result]]" = {
+    "answer": lambda attention, query: attention.answer(query),
+    "map": lambda attention, query: attention.of_query(query),
+}
+
+
+def require_query(query: str | None, form: Form | None) -> None:
+    """Raise ArgumentError if the form of a query is chosen, but no query."""
+    if form is not None and query is None:
+        raise ArgumentError(f"{option_name('form')} is for one query; add --query WORD")
+
+
+def require_answer(attention: "Attention", query: str) -> None:
+    """Raise ArgumentError if maps, which need not have weights yet, cannot answer what a word looks at."""
+    from mhaviz.results.answer import texts_with
+
+    with _advising_map():
+        texts_with(attention, query)
+
+
+def deliver_query(
+    attention: "Attention",
+    query: str,
+    form: Form | None,
+    delivery: Delivery,
+    style: "Style",
+    notice: str | None = None,
+) -> None:
+    """Save and show one query of maps in its form: by default as an answer, where they can tell. Files of maps have its
+    map in any form.
+
+    Raises:
+        ArgumentError: as ``Attention.answer`` and ``Attention.of_query``.
+    """
+    from mhaviz.results.answer import is_answerable
+
+    form = form or ("answer" if is_answerable(attention) else "map")
+    with _advising_map():
+        result = _FORMS[form](attention, query)
+    if form == "map":
+        delivery.deliver(result, style, notice)
+        return
+    delivery.deliver_beside(lambda: attention.of_query(query), "the map of the query", lambda: result, style, notice)
+
+
+@contextmanager
+def _advising_map() -> Iterator[None]:
+    """Advise to draw a map in errors of maps that cannot answer."""
+    from mhaviz.results.answer import UnansweredError
+
+    try:
+        yield
+    except UnansweredError as error:
+        instead = f"{option_name('form')} map draws the weights"
+        raise ArgumentError(f"{error}; {instead}") from error

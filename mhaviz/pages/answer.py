@@ -1,0 +1,191 @@
+"""Page of an answer: what a word looks at in a line, its text shaded by its mean weights, and a bar for each head."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import counted
+from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.pages.blocks import Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
+from mhaviz.pages.labels import quoted
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.registry import RESULT_SUFFIXES, shown
+from mhaviz.results.answer import Answer, HeadLook, Look
+from mhaviz.results.attention import head_name
+
+_STRONG = 0.3  # least weight of a word that a title names as looked at
+_OF_FIRST = 0.5  # least weight of the second word that it names / that of the first
+_MOST_HEADS, _MOST_NOT_RANKED, _MOST_WORDS = 5, 3, 3
+_SLICES = 6  # most words with a name in a bar
+_NAME = 24  # most cells of a word
+_LEAST_ASIDE = 0.01  # least mean weight of a special token or a sink that is stated
+_UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
+_READING = (
+    "a bar is all weight of the word; ranked: heads that give their word more than 2 × others, which is what other "
+    "words give that word, or the word at the same distance, whichever is more"
+)
+
+
+@shown(Answer, RESULT_SUFFIXES)
+def answer_page(answer: Answer) -> Page:
+    """Return the page of an answer; of several texts, each has a heading."""
+    is_random = answer.source.is_random
+    names = _names(answer.looks)
+    if len(answer.looks) == 1:
+        (look,) = answer.looks
+        return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _READING, True)
+    blocks = list[Block]()
+    for look, name in zip(answer.looks, names, strict=True):
+        blocks += [Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
+    return Page("", tuple(blocks), answer.source.footnote, _READING, True)
+
+
+def title_text(look: Look, is_random: bool = False) -> str:
+    """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
+    heads, or that none is strong."""
+    said = f"“{word_text(look.word)}” looks {_where_text(look)}"
+    return f"{said}, by chance: the weights are random" if is_random else said
+
+
+def _where_text(look: Look) -> str:
+    if not (ranked := look.ranked):
+        return "only where other words look, too"
+    first = ranked[0]
+    if first.weight < _STRONG:
+        target = word_text(look.keys.texts[first.target])
+        return f"at no other word strongly: at most {first.weight:.2f}, at “{target}” in {_head(first)}"
+    named = dict[str, HeadLook]()
+    for one in ranked:
+        if one.weight >= max(_STRONG, _OF_FIRST * first.weight):
+            named.setdefault(word_text(look.keys.texts[one.target]), one)
+    return "at " + " and ".join(f"“{word}” ({_head(one)} {one.weight:.2f})" for word, one in [*named.items()][:2])
+
+
+def mean_text(look: Look) -> str:
+    """Return "mean of 72 heads, of the weight on words: tired 15%, …; [CLS] takes 36% of all"."""
+    order = np.argsort(-look.shares, kind="stable")[:_MOST_WORDS]
+    words = ", ".join(f"{_named(look, int(j), with_pieces=True)} {look.shares[j]:.0%}" for j in order)
+    aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_ASIDE]
+    taken = ", ".join(f"{word_text(look.keys.texts[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
+    heads = f"mean of {counted(len(look.heads), 'head')}, of the weight on words"
+    return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
+
+
+def not_ranked_text(look: Look) -> str:
+    """Return "not ranked: L0 H2 because 1.00 (previous word, usually 0.94), …" of strong heads; "" without any."""
+    strong = [one for one in look.not_ranked if one.weight >= _STRONG][:_MOST_NOT_RANKED]
+    each = (f"{_head(one)} {_named(look, one.target)} {one.weight:.2f} ({_why(look, one)})" for one in strong)
+    return f"not ranked: {', '.join(each)}" if strong else ""
+
+
+def word_text(word: str) -> str:
+    """Return a word for a text, escaped and shortened."""
+    return quoted(word, _NAME)
+
+
+def _names(looks: Sequence[Look]) -> list[str]:
+    """Return what tells texts apart: "sentence 2", "pass 3", "source-target attention"."""
+    of_each = [
+        (
+            "" if look.pass_number is None else f"pass {look.pass_number}",
+            "" if look.sentence is None else f"{'example' if look.is_recorded else 'sentence'} {look.sentence}",
+            KIND_NAMES[look.kind],
+        )
+        for look in looks
+    ]
+    tells = [len(set(names)) > 1 for names in zip(*of_each, strict=True)]
+    tells = tells if any(tells) else [False, False, True]
+    return [
+        ", ".join(name for name, tell in zip(names, tells, strict=True) if tell and name) or names[-1]
+        for names in of_each
+    ]
+
+
+def _blocks(look: Look) -> list[Block]:
+    not_ranked = not_ranked_text(look)
+    return [
+        Text((mean_text(look),), "subtitle"),
+        _shaded(look),
+        _bars(look),
+        *[Text((not_ranked,), "quiet")] * bool(not_ranked),
+    ]
+
+
+def _shaded(look: Look) -> Shaded:
+    """Return the text of the keys, without its special tokens; sinks are not shaded."""
+    texts, special, itself = look.keys.texts, set(look.keys.special), look.itself
+    have_blanks = any(text[:1].isspace() for text in texts)
+    words = tuple(
+        Word(
+            word_text(text),
+            None if look.aside[j] else float(look.shares[j]),
+            not have_blanks or text[:1].isspace() or j - 1 in special,
+            j == itself,
+        )
+        for j, text in enumerate(texts)
+        if j not in special
+    )
+    shares = look.shares[[j for j in np.flatnonzero(~look.aside) if j != itself]]
+    high = float(np.quantile(shares, _UPPER, method="higher")) or 1.0
+    scale = Scale(high=high, above=bool(shares.max() > high))
+    digits = 0 if high >= 0.02 else 1
+    rows = tuple((word.text, word.share) for word in words)
+    columns = Column("word", align="left", is_key=True), Column("share", "{:.1%}".format)
+    return Shaded(Table(columns, rows), words, scale, ("0", f"{'≥ ' * scale.above}{high:.{digits}%}"))
+
+
+def _bars(look: Look) -> Bars:
+    heads = look.ranked[:_MOST_HEADS]
+    mean = Bar("mean", _slices(look, look.mean), f"of {counted(len(look.heads), 'head')}", is_mean=True)
+    bars = (Bar(_head(one), _slices(look, one.weights), f"others {_others(one):.2f}") for one in heads)
+    columns = (
+        Column("head", align="left", is_key=True),
+        Column("looks at", align="left"),
+        Column("weight", "{:.2f}".format),
+        Column("", bar=20, align="left"),
+        Column("others", "{:.2f}".format),
+    )
+    rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, _others(one)) for one in heads)
+    return Bars(Table(columns, rows), (mean, *bars), "other words", "weight 1")
+
+
+def _slices(look: Look, weights: NDArray[np.float64]) -> tuple[Slice, ...]:
+    """Return the words with the largest weights, the rest of the words, and what is aside."""
+    on_words = np.where(look.aside, 0.0, weights)
+    order = np.argsort(-on_words, kind="stable")[:_SLICES]
+    named = [Slice(_named(look, int(j)), float(on_words[j]), _kind(look, int(j))) for j in order if not look.aside[j]]
+    rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
+    names = [word_text(look.keys.texts[j]) for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_ASIDE]
+    listed = " + ".join(names[:_MOST_WORDS]) + " + …" * (len(names) > _MOST_WORDS)
+    return (*named, rest, Slice(listed, float(weights[look.aside].sum()), "aside"))
+
+
+def _kind(look: Look, key: int) -> Literal["word", "itself"]:
+    return "itself" if key == look.itself else "word"
+
+
+def _named(look: Look, key: int, with_pieces: bool = False) -> str:
+    if key == look.itself:
+        return "itself"
+    counts = look.keys.counts
+    pieces = f" ({counts[key]} pieces)" if with_pieces and counts and counts[key] > 1 else ""
+    return word_text(look.keys.texts[key]) + pieces
+
+
+def _head(one: HeadLook) -> str:
+    return head_name(one.layer, one.head)
+
+
+def _others(one: HeadLook) -> float:
+    return max(one.habit, one.crowd)
+
+
+def _why(look: Look, one: HeadLook) -> str:
+    if one.habit < one.crowd:
+        return f"other words give it {one.crowd:.2f}"
+    distance = one.target - look.query
+    adjacent = {-1: "previous word", 1: "next word"}
+    where = adjacent.get(distance) or f"{abs(distance)} words {'back' if distance < 0 else 'on'}"
+    return f"{where}, usually {one.habit:.2f}"

@@ -1,0 +1,124 @@
+"""Bars of length 1, each divided into slices with their names, while these have room."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from mhaviz.pages.blocks import Bar, Bars, Slice
+from mhaviz.pages.colormaps import INK as INK_COLOURS
+from mhaviz.pages.colormaps import SINK
+from mhaviz.views.colours import needs_dark_text, palette
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.measuring import fit_text
+from mhaviz.views.figure.part import Part
+from mhaviz.views.figure.sheet import INK, QUIET, Sheet
+from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
+
+_HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
+_INSET, _BESIDE = 0.04, 0.09  # inches before a name in a slice; beside the bars
+_LEAST_BESIDE_NOTES = 3.0  # least inches of bars beside notes
+_PALE, _STRONG, _DARKEST, _OF_REST = 0.10, 0.5, 0.65, 0.04  # colours of slices as shares of ink, and the share of all
+_ITSELF = 246, 220, 203  # tint of the query's outline
+_GREY = 0.33  # colour of sinks, as a share of theirs
+
+
+@dataclass(frozen=True)
+class BarsPart(Part):
+    """Bars, as wide as their place."""
+
+    block: Bars
+    fonts: Fonts
+
+    after = 0.1
+
+    def height(self, room: float) -> float:
+        """Return the height in inches."""
+        return _ROW * len(self.block.bars) + _AFTER_MEAN * self._has_mean + _TICKS
+
+    @property
+    def _has_mean(self) -> bool:
+        return any(bar.is_mean for bar in self.block.bars)
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """Draw the bars with their top left corner at (x, y)."""
+        bars = self.block.bars
+        left = max(self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in bars) * DRAWN_WIDER + _BESIDE
+        notes = max(self.fonts.width(bar.note, SMALL) for bar in bars) * DRAWN_WIDER + _BESIDE
+        across = room - left - notes
+        has_notes = across >= _LEAST_BESIDE_NOTES
+        across = across if has_notes else room - left
+        for bar in bars:
+            middle = y + _HEIGHT / 2
+            sheet.write(x, middle, bar.name, BODY, bold=bar.is_mean, vertical="center_baseline")
+            self._draw_bar(sheet, bar, x + left, y, across)
+            if has_notes:
+                beside = x + left + across + _BESIDE
+                sheet.write(beside, middle, bar.note, SMALL, colour=QUIET, vertical="center_baseline")
+            y += _ROW + _AFTER_MEAN * bar.is_mean
+        middle = y + _TICKS / 2 - (_ROW - _HEIGHT)
+        sheet.write(x + left, middle, "0", SMALL, colour=QUIET, vertical="center_baseline")
+        end = x + left + across
+        sheet.write(end, middle, self.block.end, SMALL, colour=QUIET, align="right", vertical="center_baseline")
+
+    def _draw_bar(self, sheet: Sheet, bar: Bar, x: float, y: float, across: float) -> None:
+        """Draw the slices of words from the left while their names fit, the first always, and what is aside at the
+        right."""
+        words = [one for one in bar.slices if one.kind != "aside"]
+        aside = sum(one.share for one in bar.slices if one.kind == "aside")
+        end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
+        self._box(sheet, x, y, end - x, palette(INK_COLOURS)[round(_OF_REST * 255)])
+        writes, covered = list[tuple[float, str, float, str]](), x
+        for place, one in enumerate(words):
+            text, size = self._fitting(one, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
+            if not text and place:
+                break
+            fill = self._fill(one)
+            self._box(sheet, x, y, one.share * across, fill)
+            if not text:  # the first, whose name goes beyond it
+                text = fit_text(self._text(one), (limit - x) / DRAWN_WIDER - 2 * _INSET, SMALL, self.fonts.families)
+                writes.append((x + _INSET, text, SMALL, INK))
+                x += one.share * across
+                covered = max(x, writes[-1][0] + self._width(text, SMALL) + _INSET)
+                break
+            writes.append((x + _INSET, text, size, INK if needs_dark_text(fill) else "white"))
+            x += one.share * across
+            covered = x
+        for left, text, size, colour in writes:
+            sheet.write(left, y + _HEIGHT / 2, text, size, colour=colour, vertical="center_baseline")
+        if end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
+            middle = (covered + end) / 2, y + _HEIGHT / 2
+            sheet.write(*middle, self.block.rest, SMALL, colour=QUIET, align="center", vertical="center_baseline")
+        for one in bar.slices:
+            if one.kind == "aside" and one.share > 0:
+                self._box(sheet, limit, y, one.share * across, palette(SINK)[round(_GREY * 255)])
+                room = one.share * across - 2 * _INSET
+                forms = (self._text(one), f"{one.share:.2f}")
+                text = next((form for form in forms if self._width(form, SMALL) <= room), "")
+                middle = limit + one.share * across / 2, y + _HEIGHT / 2
+                sheet.write(*middle, text, SMALL, align="center", vertical="center_baseline")
+
+    def _box(self, sheet: Sheet, x: float, y: float, width: float, fill: NDArray[np.uint8]) -> None:
+        line = 0.8 * sheet.zoom
+        sheet.page.add_patch(Rectangle((x, y), width, _HEIGHT, facecolor=fill / 255, edgecolor="white", linewidth=line))
+
+    def _fill(self, one: Slice) -> NDArray[np.uint8]:
+        if one.kind == "itself":
+            return np.array(_ITSELF, np.uint8)
+        share = _PALE + (_DARKEST - _PALE) * min(one.share / _STRONG, 1.0) if one.name else _OF_REST
+        fill: NDArray[np.uint8] = palette(INK_COLOURS)[round(share * 255)]
+        return fill
+
+    def _text(self, one: Slice) -> str:
+        return self.fonts.shown(f"{one.name} {one.share:.2f}")
+
+    def _width(self, text: str, size: float) -> float:
+        return self.fonts.width(text, size) * DRAWN_WIDER
+
+    def _fitting(self, one: Slice, room: float) -> tuple[str, float]:
+        """Return the name of a slice with its number, or without, as it has room; "" if it has none."""
+        for text in (self._text(one), self.fonts.shown(one.name)):
+            if self._width(text, BODY) <= room:
+                return text, BODY
+        return "", BODY
