@@ -336,8 +336,9 @@ def test_a_legend_names_curves_in_the_order_of_their_ends():
     sheet = Sheet(6, 4, 100)
     plot = Plot("t", (Series("low", (1, 2), (9.0, 1.0), 0, 0), Series("high", (1, 2), (1.0, 9.0), 1, 1)),
                 PlotAxis(log=2), PlotAxis(log=10, unit=str))  # fmt: skip
-    draw_plot(sheet, (1, 1, 3, 2), plot)
-    assert [text.get_text() for text in sheet.axes[1].get_legend().get_texts()] == ["high", "low"]
+    part = decide_curves(Curves((plot, ending(*[0.5] * 6)), Table((), ())), Style())
+    part.draw(sheet, 0, 0, 9.5)
+    assert [text.get_text() for text in sheet.legends[0].get_texts()] == ["high", "low", *"abcdef"]
 
 
 def ending(*ends, last=2.0):
@@ -378,20 +379,19 @@ def test_names_stand_apart_at_the_ends_of_their_curves_or_not_at_all(plot, place
         ((ending(0.25, 0.75), ending(*[0.5] * 6)), False),
     ],
 )
-def test_names_stand_at_the_ends_of_all_curves_or_in_legends(plots, at_ends):
+def test_names_stand_at_the_ends_of_all_curves_or_in_a_legend(plots, at_ends):
     curves = Curves(plots, Table((), ()))
     part, sheet = decide_curves(curves, Style()), Sheet(10, 6, 100)
     assert part.at_ends == at_ends
     part.draw(sheet, 0, 0, 9.5)
-    assert all(bool(axes.get_legend()) != at_ends for axes in sheet.axes[1:])
-    assert named(sheet).count("a") == len(plots)
+    assert bool(sheet.legends) != at_ends
+    assert named(sheet).count("a") == (len(plots) if at_ends else 1)
     inside(sheet)
 
 
 def named(sheet):
-    """The names of curves in legends, and all texts."""
-    legends = [legend for axes in sheet.axes[1:] if (legend := axes.get_legend())]
-    return texts(sheet) + [text.get_text() for legend in legends for text in legend.get_texts()]
+    """The names of curves in the legend, and all texts."""
+    return texts(sheet) + [text.get_text() for legend in sheet.legends for text in legend.get_texts()]
 
 
 def measured():
@@ -460,6 +460,19 @@ def test_curves_that_lie_on_each_other_are_both_seen():
     assert below.get_markersize() > above.get_markersize()
     assert apart.get_linewidth() == above.get_linewidth()
     assert [line.is_dashed() for line in (below, apart, above)] == [False, False, True]
+
+
+def test_a_curve_looks_the_same_in_all_plots():
+    xs, same, other = (1.0, 2.0, 3.0), (1.0, 2.0, 4.0), (4.0, 2.5, 1.0)
+    plots = [
+        Plot("", (Series("a", xs, same, 0, 0), Series("b", xs, ys, 1, 1)), PlotAxis(), PlotAxis())
+        for ys in (same, other)
+    ]
+    sheet = Sheet(10, 4, 100)
+    decide_curves(Curves(tuple(plots), Table((), ())), Style()).draw(sheet, 0, 0, 9.5)
+    looks = [[(line.get_linewidth(), line.is_dashed()) for line in axes.lines] for axes in sheet.axes[1:]]
+    assert looks[0] == looks[1]
+    assert looks[0][0] != looks[0][1]
 
 
 def test_a_curve_at_zero_does_not_lie_on_the_axis():

@@ -1,13 +1,14 @@
-"""Plots of curves side by side, with names at the ends of the curves, or in legends where these are not apart."""
+"""Plots of curves side by side, with names at the ends of the curves, or in a legend where these are not apart."""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, product
 from statistics import fmean
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
@@ -29,7 +30,8 @@ _GRID = "#e6e6e6"
 _LINE_WIDTH, _MARKER_SIZE = 1.2, 3.5  # points
 _WIDER, _LARGER = 0.9, 1.0  # points by which a curve, and its markers, are larger for each curve that lies on it
 _ON = 0.02  # inches between the points of curves that lie on each other
-_LEGEND_LINE, _LEGEND_GAP = 0.135, 0.4  # inches: a line of a legend, above a legend
+_LEGEND_LINE, _OVER_LEGEND = 0.14, 0.06  # inches: a line of the legend, above it
+_HANDLE, _BETWEEN_NAMES = 1.6, 2.8  # of the legend, in sizes of its letters: a line, and all gaps of a name
 _ABREAST = 3  # most plots side by side
 _LEAST, _LEAST_NAMED = 1.9, 1.4  # inches: least width of axes, and of those with names at their side
 _SHAPE, _LEAST_HIGH, _MOST_HIGH = 0.8, 1.6, 2.4  # axes: height / width, limits of the height
@@ -72,7 +74,8 @@ class CurvesPart(Part):
         places: top left corner of each plot's axes.
         plots_bottom: end of the last row of plots, with labels and legends.
         across: width of all plots with labels.
-        names: of each plot, the names at the ends of its curves; None: there are legends instead.
+        names: of each plot, the names at the ends of its curves; None: there is a legend instead.
+        names_across: names of the legend side by side.
     """
 
     curves: Curves
@@ -81,14 +84,24 @@ class CurvesPart(Part):
     plots_bottom: float
     across: float
     names: "Sequence[Sequence[Name]] | None" = None
+    names_across: int = 1
 
     after = 0.08
     is_picture = True
 
     @property
     def at_ends(self) -> bool:
-        """Whether names stand at the ends of curves; otherwise there are legends."""
+        """Whether names stand at the ends of curves; otherwise there is a legend."""
         return self.names is not None
+
+    @property
+    def legend_names(self) -> list[str]:
+        """Names of the curves that are drawn, in the order of their ends in the first plot that has them."""
+        return _legend_names(self.curves.plots)
+
+    @property
+    def _legend_lines(self) -> int:
+        return 0 if self.at_ends else math.ceil(len(self.legend_names) / self.names_across)
 
     @property
     def width(self) -> float:
@@ -106,9 +119,15 @@ class CurvesPart(Part):
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the plots with the top left corner at (x, y), in a width of ``room`` inches."""
-        names: Sequence[Sequence[Name] | None] = self.names or [None] * len(self.places)
-        for (left, top), plot, of_plot in zip(self.places, self.curves.plots, names, strict=True):
-            draw_plot(sheet, (x + left, y + top, *self.size), plot, of_plot)
+        names = self.names or [()] * len(self.places)
+        covered = {pair for plot in self.curves.plots for pair in _Frame(plot, self.size).on_each_other()}
+        drawn = [
+            draw_plot(sheet, (x + left, y + top, *self.size), plot, of_plot, covered)
+            for (left, top), plot, of_plot in zip(self.places, self.curves.plots, names, strict=True)
+        ]
+        if self.names is None:
+            bottom = y + self.plots_bottom - _LEGEND_LINE * self._legend_lines
+            _legend(sheet, (x + self.places[0][0], bottom), self.legend_names, self.names_across, drawn)
         y += self.plots_bottom + _OVER_NOTES + FOOT_LINE / 2
         for text in self._notes(room):
             sheet.write(x, y, text, SMALL, colour=QUIET)
@@ -118,12 +137,11 @@ class CurvesPart(Part):
 def decide_curves(curves: Curves, style: Style) -> CurvesPart:
     """Lay out plots in the width of the page, as many side by side as have their least width.
 
-    Names stand at the ends of the curves if in every plot they have room there. Otherwise, below each plot is a legend.
+    Names stand at the ends of the curves if in every plot they have room there. Otherwise, a legend of all is below.
     """
     room = style.across
     plots = curves.plots
     names = {one.name for plot in plots for one in plot.series if one.name}
-    named = max(len({one.name for one in plot.series if one.name}) for plot in plots)
     has_units = any(plot.y.unit and plot.y.log for plot in plots)
     left, beside, below = (0.6, 0.75, 0.42) if has_units else (0.45, 0.65, 0.51)
     last = max(max(one.xs, default=1.0) for plot in plots for one in plot.series)
@@ -146,17 +164,23 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
         if at_ends is not None and not any(name.has_leader for of_plot in at_ends for name in of_plot):
             break
     if at_ends is not None:
-        (at_end, beside), named = with_names, 0
+        at_end, beside = with_names
     else:
         columns, *size = sizes(at_end, beside, _LEAST)
     across, down = size
-    between = _TITLE + below + _LEGEND_LINE * named
+    between = _TITLE + below
     places = tuple(
         (left + column * (across + beside), _TITLE + row * (down + between + 0.12))
         for row, column in (divmod(i, columns) for i in range(len(plots)))
     )
-    bottom = places[-1][1] + down + below + _LEGEND_LINE * named
-    return CurvesPart(curves, (across, down), places, bottom, places[columns - 1][0] + across + at_end, at_ends)
+    bottom, width = places[-1][1] + down + below, places[columns - 1][0] + across + at_end
+    if at_ends is not None:
+        return CurvesPart(curves, (across, down), places, bottom, width, at_ends)
+    names_of = _legend_names(plots)
+    widest = max(map(_name_width, names_of), default=0.0) + (_HANDLE + _BETWEEN_NAMES) * SMALL / POINTS
+    abreast = min(max(int((width - left) / widest), 1), max(len(names_of), 1))
+    bottom += _OVER_LEGEND + _LEGEND_LINE * math.ceil(len(names_of) / abreast)
+    return CurvesPart(curves, (across, down), places, bottom, width, None, abreast)
 
 
 def _name_width(name: str) -> float:
@@ -214,6 +238,16 @@ def _share(value: float, axis: PlotAxis, limits: tuple[float, float]) -> float:
     """Return where on its axis a value is, from 0 to 1."""
     low, high = limits
     return math.log(value / low) / math.log(high / low) if axis.log else (value - low) / (high - low)
+
+
+_Look = tuple[str, int | None, int | None, str]
+Covered = tuple[_Look, _Look]
+"""The looks of a curve, and of another that lies on it."""
+
+
+def _look(series: Series) -> _Look:
+    """Return what tells a curve, which may be in many plots, from others."""
+    return series.name, series.colour, series.marker, series.line
 
 
 @dataclass(frozen=True)
@@ -277,14 +311,14 @@ class _Frame:
             and not any(wide.overlaps(other) for other in taken)
         )
 
-    def on_each_other(self) -> list[tuple[Series, Series]]:
+    def on_each_other(self) -> "set[Covered]":
         """Return the pairs of curves, a lower and a later one, which lies on most of it."""
-        pairs = []
+        pairs = set()
         for below, above in combinations(self.plot.series, 2):
             here, there = (dict(self.curves.get(id(series), [])) for series in (below, above))
             near = sum(abs(here[x] - there[x]) <= _ON for x in here.keys() & there.keys())
             if 2 * near > len(here) > 1:
-                pairs.append((below, above))
+                pairs.add((_look(below), _look(above)))
         return pairs
 
 
@@ -370,27 +404,36 @@ def remark_places(plot: Plot, size: tuple[float, float], taken: Sequence[Bbox] =
 
 
 def draw_plot(
-    sheet: Sheet, box: tuple[float, float, float, float], plot: Plot, names: Sequence[Name] | None = None
-) -> None:
-    """Draw a plot with its axes in a box, (left, top, width, height) in inches.
-
-    ``names``: those at the ends of the curves; None: they are in a legend.
+    sheet: Sheet,
+    box: tuple[float, float, float, float],
+    plot: Plot,
+    names: Sequence[Name] = (),
+    covered: Set[Covered] | None = None,
+) -> Axes:
+    """Draw a plot with its axes in a box, (left, top, width, height) in inches, and return its axes.
 
     Logarithmic axes end a little beyond the points. Of curves that lie on each other the lower ones are wider, and
     the upper ones have gaps. Without points, the plot says that nothing was measured.
+
+    Args:
+        sheet: the sheet.
+        box: where the axes are.
+        plot: the plot.
+        names: those at the ends of the curves.
+        covered: the curves that lie on each other in this plot or in others beside it, as a curve looks the same in
+            all; None: those in this plot.
     """
     frame = _Frame(plot, box[2:])
-    at_ends = names or ()
-    right = max([box[2] + _AT_END, *(name.box.x1 for name in at_ends)])
+    covered = frame.on_each_other() if covered is None else covered
+    right = max([box[2] + _AT_END, *(name.box.x1 for name in names)])
     axes = sheet.plot_axes(*box, fit_text(plot.title, right, BODY))
     axes.set_axisbelow(True)
     axes.set_zorder(-1)  # below the labels and marks, which are drawn on the page
-    points, pairs = [_points(series, plot.y) for series in plot.series], frame.on_each_other()
-    for series, there in zip(plot.series, points, strict=True):
-        if there:
+    for series in plot.series:
+        if there := _points(series, plot.y):
             xs, ys = zip(*there, strict=True)
-            wider = sum(below is series for below, _ in pairs)
-            has_gaps = any(above is series and above.line == below.line == "solid" for below, above in pairs)
+            wider = sum(below == _look(series) for below, _ in covered)
+            has_gaps = any(above == _look(series) and above[-1] == below[-1] == "solid" for below, above in covered)
             axes.plot(
                 xs, ys, color=_colour(series.colour), marker=_marker(series), label=series.name, clip_on=False,
                 linestyle=_GAPS if has_gaps else _LINES[series.line],
@@ -403,25 +446,24 @@ def draw_plot(
             axes.fill_between(along, lows, highs, color=_colour(series.colour), alpha=0.18, linewidth=0)
     _finish(sheet, axes, frame)
     left, bottom = box[0], box[1] + box[3]
-    for name in at_ends:
+    for name in names:
         colour, at = _colour(name.series.colour), (left + name.left, bottom - name.middle)
         if name.has_leader:
             xs, ys = zip(*name.leader, strict=True)
             sheet.page.plot([left + x for x in xs], [bottom - y for y in ys], color=colour, linewidth=0.5 * sheet.zoom)
         _write_over(sheet, *at, name.series.name, colour)
-    if names is None:
-        _legend(sheet, axes, plot)
     if not frame.curves:
         sheet.write(left + box[2] / 2, bottom - box[3] / 2, "nothing was measured", BODY, colour=QUIET, align="center")
     for x, y, _ in frame.marks:
         _mark(sheet, left + x, bottom - y, bottom)
     for low, high, _ in plot.spans:
         axes.axvspan(low, high, color=QUIET, alpha=0.18, linewidth=0)
-    for text, place in remark_places(plot, frame.size, [name.box for name in at_ends]):
+    for text, place in remark_places(plot, frame.size, [name.box for name in names]):
         if place.width < place.height:
             _write_over(sheet, left + (place.x0 + place.x1) / 2, bottom - place.y0, text, INK, rotation=90)
         else:
             _write_over(sheet, left + place.x0, bottom - (place.y0 + place.y1) / 2, text, INK)
+    return axes
 
 
 def _write_over(sheet: Sheet, x: float, y: float, text: str, colour: str, rotation: float = 0.0) -> None:
@@ -430,17 +472,23 @@ def _write_over(sheet: Sheet, x: float, y: float, text: str, colour: str, rotati
     label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5 * sheet.zoom})
 
 
-def _legend(sheet: Sheet, axes: Axes, plot: Plot) -> None:
-    """Draw a legend below the axes, of the curves that are drawn, in the order of their ends."""
-    ends = {series.name: there[-1][1] for series in plot.series if (there := _points(series, plot.y))}
-    names = sorted(filter(None, ends), key=lambda name: -ends[name])
-    if not names:
-        return
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    under = -_LEGEND_GAP * sheet.pixels / axes.bbox.height
-    axes.legend(
-        [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=(-0.03, under),
-        frameon=False, fontsize=SMALL * sheet.zoom, handlelength=1.6, labelspacing=0.3, borderpad=0,
+def _legend_names(plots: Sequence[Plot]) -> list[str]:
+    ordered = []
+    for plot in plots:
+        ends = {series.name: there[-1][1] for series in plot.series if (there := _points(series, plot.y))}
+        ordered += sorted(filter(None, ends), key=lambda name, ends=ends: -ends[name])  # type: ignore[misc]
+    return list(dict.fromkeys(ordered))
+
+
+def _legend(sheet: Sheet, at: tuple[float, float], names: Sequence[str], across: int, plots: Sequence[Axes]) -> None:
+    """Draw the legend of all plots, with its top left corner at (x, y)."""
+    handles: dict[str, Artist] = {}
+    for axes in plots:
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | handles
+    sheet.legend(
+        [handles[name] for name in names], names, loc="upper left", bbox_to_anchor=at,
+        bbox_transform=sheet.page.transData, ncols=across, frameon=False, fontsize=SMALL * sheet.zoom,
+        handlelength=_HANDLE, columnspacing=1.8, handletextpad=0.6, labelspacing=0.3, borderpad=0, borderaxespad=0,
     )  # fmt: skip
 
 
