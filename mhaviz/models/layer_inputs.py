@@ -1,7 +1,7 @@
 """The inputs of a single layer: the tokens of its sentences, and their embeddings X."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
@@ -117,6 +117,15 @@ def words_of(sentence: str, keep_case: bool = False) -> list[str]:
     if not words:
         raise ArgumentError(f"expected a sentence with at least one word, got {quoted(sentence)}")
     return words
+
+
+def changes_text(sentences: Iterable[str], keep_case: bool = False) -> str:
+    """Return how ``words_of`` has changed sentences, "words in lower case, without punctuation"; "": not at all."""
+    pairs = [("".join(tokenize(sentence, True)), "".join(sentence.split())) for sentence in sentences]
+    is_lowered = not keep_case and any(words != words.lower() for words, _ in pairs)
+    is_bare = any(words != text for words, text in pairs)
+    said = ", ".join(["in lower case"] * is_lowered + ["without punctuation"] * is_bare)
+    return f"words {said}" if said else ""
 
 
 class SentenceEncoder(Encoder):

@@ -21,7 +21,15 @@ from mhaviz.layer.seeding import check_seed, seeded
 from mhaviz.layer.steps import Step, untraced
 from mhaviz.limits import require_comparable
 from mhaviz.models import layer_inputs
-from mhaviz.models.layer_inputs import Encoder, LayerInputs, SentenceEncoder, Side, embedded_parts, sentence_inputs
+from mhaviz.models.layer_inputs import (
+    Encoder,
+    LayerInputs,
+    SentenceEncoder,
+    Side,
+    changes_text,
+    embedded_parts,
+    sentence_inputs,
+)
 from mhaviz.models.step_recorder import StepRecorder
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.projections import ProjectionInputs
@@ -186,7 +194,9 @@ class SingleLayer(Model):
         assert isinstance(inputs, LayerInputs)
         origin, details = self._origin()
         details |= {"device": str(self.device)} | self._sizes | self._words | inputs.details
-        return Source(f"{origin}, {self._sizes_text}, {self.device}", details)
+        texts = inputs.sentences + (() if inputs.target is None else (inputs.target,))
+        remark = changes_text(texts, self.keep_case)
+        return Source(f"{origin}, {self._sizes_text}, {self.device}", details, remark)
 
     def _layer(self, inputs: LayerInputs, max_length: int) -> "Layer":
         # The layer's weights are drawn first, so that they do not depend on the number of words.
@@ -285,7 +295,7 @@ class RandomLayer(SingleLayer):
         details: dict[str, object] = {"kind": RANDOM_WEIGHTS, "seed": self.seed, "device": str(self.device)}
         details |= {"d_model": self.d_model, "sentences": [text]} | self._words
         footnote = f"random embeddings, seed {self.seed}, d_model {self.d_model}, {self.device}"
-        return EmbeddedText(Source(footnote, details), tokens, parts, "sinusoids")
+        return EmbeddedText(Source(footnote, details, changes_text([text], self.keep_case)), tokens, parts, "sinusoids")
 
     @_countable
     def trace_sizes(self, batch_size: int, seq_length: int) -> ShapeTrace:

@@ -225,3 +225,18 @@ def test_the_kind_of_its_attention_follows_from_the_texts():
         model.select(kind="self").sites(pair)
     with pytest.raises(ArgumentError, match="`kind`: expected self, as there is no target, got cross"):
         model.select(kind="cross").sites(alone)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "keep_case", "remark"),
+    [
+        ("Hello, what's 3.14?", False, "words in lower case, without punctuation"),
+        ("Hello, you", True, "words without punctuation"),
+        ("Hello you", False, "words in lower case"),
+        ("hello  你好 l'été", False, ""),
+        ("Hello", True, ""),
+    ],
+)
+def test_what_is_read_otherwise_than_it_was_given_is_said(sentence, keep_case, remark):
+    layer = RandomLayer(8, 2, keep_case=keep_case)
+    assert layer.describe(layer.encode([sentence])).remark == layer.embed(sentence).source.remark == remark
