@@ -32,7 +32,7 @@ def trace_page(trace: ShapeTrace) -> Page:
         for heading, tables in step_numbers(trace):
             blocks += [Text((heading,), "heading"), Grid((tables,)), Text(("",))]
         blocks.append(Text(numbers_remark(trace), "quiet"))
-    return Page(_lesson(trace), tuple(blocks), trace.source.footnote)
+    return Page(_lesson(trace), tuple(blocks), trace.source.footnote, fits_paper=not has_numbers)
 
 
 def _lesson(trace: ShapeTrace) -> str:

@@ -41,10 +41,11 @@ _KEYS: dict[str, "_Entry"] = {
     "view": ("#ffffff", "-", "view: numbers in place"),
     "strided": ("#ffffff", _DASHED, "dashed: strided"),
 }
+_FOLLOWED = "orange: the way of the followed element, and its coordinates"
 
 
 _Entry = tuple[str, Any, str]
-"""Entry of the legend: fill, line style and meaning."""
+"""Entry of the legend: fill, line style and meaning, which is that of orange outlines where it is ``_FOLLOWED``."""
 
 Places = Mapping[str, tuple[float, int]]
 """Place of each box: columns from the left, which may be fractions, and rows from the top."""
@@ -247,7 +248,8 @@ class FlowPart(Part):
     def _key(self) -> list[list[_Entry]]:
         """Lines of the legend, which says what fills and outlines of boxes mean."""
         lines: list[list[_Entry]] = [[]]
-        for entry in _KEYS.values():
+        followed: list[_Entry] = [("#ffffff", "-", _FOLLOWED)] if self.block.visits else []
+        for entry in [*_KEYS.values(), *followed]:
             if lines[-1] and sum(map(_entry_width, [*lines[-1], entry])) - _BETWEEN_ENTRIES > self.room:
                 lines.append([])
             lines[-1].append(entry)
@@ -418,6 +420,7 @@ def _entry_width(entry: _Entry) -> float:
 def _draw_key(sheet: Sheet, x: float, y: float, entries: Sequence[_Entry]) -> None:
     """Draw one line of the legend."""
     for fill, line, text in entries:
-        _frame(sheet, _Box(x, y - 0.05, 0.16, 0.1), _EDGE, facecolor=fill, edgecolor=QUIET, linestyle=line)
+        width, colour = (_PASSED, ACCENT) if text == _FOLLOWED else (_EDGE, QUIET)
+        _frame(sheet, _Box(x, y - 0.05, 0.16, 0.1), width, facecolor=fill, edgecolor=colour, linestyle=line)
         sheet.write(x + 0.22, y, text, SMALL, colour=QUIET)
         x += _entry_width((fill, line, text))

@@ -121,3 +121,15 @@ def test_lines_grow_with_the_letters():
     usual, large = (figure_of(TRACES["one token"], Style(dpi=50, font_size=size)) for size in (8, 16))
     widths = [[one.get_linewidth() for one in sheet.page.patches if one.get_linewidth()] for sheet in (usual, large)]
     assert widths[1] == pytest.approx([2 * width for width in widths[0]])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_way_of_an_element_is_in_the_legend_and_all_fits_a_sheet_of_paper(follow):
+    trace = TRACES["worked example"]
+    if follow:
+        trace = replace(trace, followed=follow_element(trace, (0, 2, 5)))
+    sheet = figure_of(replace(trace, steps=tuple(replace(step, values=None) for step in trace.steps)))
+    assert any("orange" in text.get_text() for text in sheet.page.texts) == follow
+    across, down = sheet.get_size_inches()
+    assert across <= 8.3
+    assert down <= 11
