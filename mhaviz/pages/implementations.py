@@ -17,8 +17,8 @@ Point = tuple[float | None, tuple[float, float] | None]
 def implementations_page(c: ImplementationComparison) -> Page:
     """Return the page: plots with their numbers, and what the numbers and names mean."""
     plots = (
+        _ratios(c),
         _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
-        _plot(c, f"time ÷ that of the {c.implementations[-1].name}", _ratio(c), PlotAxis(log=10, unit="{:g} ×".format)),
         _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
     remarks = tuple(f"{one.name}: {_remark(c, i)}" for i, one in enumerate(c.implementations))
@@ -37,7 +37,9 @@ def _lesson(c: ImplementationComparison) -> str:
             fastest = _fastest(times)
             smallest = _smallest(peaks) if len(peaks) == len(times) else ""
             memory = " and holds least memory" if fastest == [smallest] else f"; {smallest} holds least memory"
-            return f"{title}: at N = {length:,} {_fastest_text(fastest)}{memory * bool(smallest)}"
+            least, *others = sorted(s for one in c.implementations if (s := one.timings[n].seconds) is not None)
+            ahead = f", {readable_factor(others[0] / least)} ahead" if len(fastest) == 1 and least else ""
+            return f"{title}: at N = {length:,} {_fastest_text(fastest)}{ahead}{memory * bool(smallest)}"
     return title
 
 
@@ -75,17 +77,22 @@ def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing
     return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y, notes=notes)
 
 
-def _ratio(c: ImplementationComparison) -> Callable[[int, Timing], Point]:
-    """Return the function that divides times by the median of the last implementation."""
-
-    def ratio(n: int, timing: Timing) -> Point:
-        base = c.implementations[-1].timings[n].seconds
-        if base is None or timing.seconds is None:
-            return None, None
-        ends = timing.quartiles and (timing.quartiles[0] / base, timing.quartiles[1] / base)
-        return timing.seconds / base, ends
-
-    return ratio
+def _ratios(c: ImplementationComparison) -> Plot:
+    """Return the plot of how many times longer than the fastest each takes at each length. The first, which takes so
+    long that no other could be told apart, is a remark."""
+    times = [[timing.seconds for timing in one.timings] for one in c.implementations]
+    least = [min((s for s in at if s is not None), default=None) for at in zip(*times, strict=True)]
+    ratios = [[s / t if s is not None and t else None for s, t in zip(of_one, least, strict=True)] for of_one in times]
+    series = [
+        Series(one.name, c.lengths, tuple(ratios[i]), i, i)
+        for i, one in enumerate(c.implementations)
+        if i or len(c.implementations) == 1
+    ]
+    first, known = c.implementations[0].name, [ratio for ratio in ratios[0] if ratio is not None]
+    ends = [readable_factor(end) for end in (min(known), max(known))] if len(series) < len(ratios) and known else []
+    notes = (f"{first}: {' to '.join(dict.fromkeys(ends))} the time of the fastest, beyond the axes",) if ends else ()
+    y = PlotAxis(log=2, unit="{:g} ×".format)
+    return Plot("time ÷ that of the fastest", tuple(series), PlotAxis("N, tokens", log=2), y, notes=notes)
 
 
 def _numbers(c: ImplementationComparison) -> Table:

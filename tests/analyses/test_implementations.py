@@ -12,6 +12,7 @@ from mhaviz.analyses.benchmark import Bench
 from mhaviz.analyses.implementations import IMPLEMENTATIONS, compare_implementations, fused_kernel, torch_twin
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.layer.attention import MultiHeadAttention
+from mhaviz.pages.implementations import implementations_page
 
 CLOSE = rounding()
 
@@ -155,3 +156,13 @@ def test_sources_say_where():
     assert source.footnote.startswith("random weights, seed 3, d_model 16, 1 head, cpu, ")
     assert torch.__version__ in source.footnote
     assert source.details["threads"] == torch.get_num_threads()
+
+
+def test_the_first_plot_has_times_over_the_least_at_each_length_without_the_slowest_way():
+    c = compare([4, 8])
+    plot = implementations_page(c).blocks[0].plots[0]
+    least = [min(one.timings[n].seconds for one in c.implementations) for n in range(2)]
+    assert [series.name for series in plot.series] == [one.name for one in c.implementations[1:]]
+    for series, one in zip(plot.series, c.implementations[1:], strict=True):
+        assert series.ys == tuple(t.seconds / s for t, s in zip(one.timings, least, strict=True))
+    assert plot.notes[0].startswith(c.implementations[0].name)
