@@ -665,6 +665,7 @@ class Drawn:
         outlines: whether outlines of panels are drawn.
         sinks: how columns of sinks look, such as "apart, in grey"; "": like others.
         ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
+        scales: names of the scales of what is drawn of the page; None: all of it is drawn.
     """
 
     cells: tuple[Cells, ...] = ()
@@ -673,6 +674,11 @@ class Drawn:
     outlines: bool = True
     sinks: str = ""
     ends: tuple[str, str] | None = None
+    scales: frozenset[str] | None = None
+
+    def shows(self, *scales: str) -> bool:
+        """Return whether what is drawn has one of these scales."""
+        return self.scales is None or not self.scales.isdisjoint(scales)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import bare, cut, harmless, visible
 from mhaviz.pages.numbers import percent
+from mhaviz.pages.panels import SCORE
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -20,8 +21,12 @@ from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
 _TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
 _MARKED = {("[", "]"), ("<", ">")}  # ends of the names of special tokens
 _ONE = "a row sums to 1"
-READING = "rows are queries, columns keys; a row of a softmax sums to 1"
-"""Explanation of pictures of weights beside scores."""
+
+
+def scores_reading(drawn: Drawn) -> str:
+    """Return how to read pictures of scores and of weights, as far as a renderer has drawn them."""
+    sides = "rows are queries, columns keys" * drawn.shows(SCORE, WEIGHT.name)
+    return "; ".join(filter(None, [sides, "a row of a softmax sums to 1" * drawn.shows(WEIGHT.name)]))
 
 
 def reading_text(attention: Attention, drawn: Drawn) -> str:

@@ -5,8 +5,8 @@ import numpy as np
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Drawn, Matrices, Page, Text, Title
 from mhaviz.pages.colormaps import DIVERGING
-from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import CROSS, WEIGHT, Panel, Scale, blanked
+from mhaviz.pages.map_words import scores_reading
+from mhaviz.pages.panels import CROSS, SCORE, WEIGHT, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.weight_range import darkest_from
 from mhaviz.results.attention import AttentionMap, head_name
@@ -24,7 +24,7 @@ def masking_page(m: Masking) -> Page:
     dropout = "" if m.dropout is None else f", dropout with p = {m.dropout:g}"
     title = f"{KIND_NAMES[m.kind]}{layer}: {_lesson(m)}{dropout}"
     largest = max(float(np.nanmax(np.abs(one.scores))) for one in m.sentences) or 1.0
-    scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name="score")
+    scores = Scale(DIVERGING, -largest, largest, 1 if largest >= 10 else 2, zeros=True, name=SCORE)
     texts = ((one, one.weights[:, : len(one.queries), : len(one.keys)]) for one in m.sentences)
     maps = [AttentionMap(weights, Axis(one.queries), Axis(one.keys), m.kind) for one, weights in texts]
     weights = Scale(high=darkest_from(maps), zeros=True, name=WEIGHT)
@@ -33,7 +33,9 @@ def masking_page(m: Masking) -> Page:
     pictures = (_panels(m, number, scores, weights) for number in range(len(m.sentences)))
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(filter(None, [READING, _hidden_text(m, drawn.hidden), *drawn.pooled, m.source.remark]))
+        return "; ".join(
+            filter(None, [scores_reading(drawn), _hidden_text(m, drawn.hidden), *drawn.pooled, m.source.remark])
+        )
 
     return Page(title, (Text(tuple(words), "quiet"), *pictures), m.source.footnote, reading)
 

@@ -14,6 +14,7 @@ from mhaviz.pages.pooling import pool_hidden, pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
 
 WEIGHT = "weight"  # name of the scale whose end a user may choose
+SCORE = "score"  # name of the scale of scores
 CROSS = "×"  # mark of a dropped weight
 
 _MANY = 1_000  # numbers; among more, a few outliers do not make all others pale

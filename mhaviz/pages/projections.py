@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Matrices, Page, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked
+from mhaviz.pages.map_words import scores_reading
+from mhaviz.pages.panels import SCORE, WEIGHT, Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import head_name
@@ -17,7 +17,9 @@ from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
 _SIDES = "query", "key"
 _NAMES = "plain", "one projection W", "Wq and Wk", "Wv as well"
-_OUTLINED = "outlined: the two words that score each other most unlike in stage 3"
+_OUTLINED = (
+    "outlined, with their scores in or above the cells: the two words that score each other most unlike in stage 3"
+)
 _OUTLINED_UP_TO = 40  # tokens; with more, cells are too small to be outlined
 _MOST_FEATURES = 24  # features of the outputs drawn, from the first, so that their cells can be distinguished
 _ABREAST = 8  # heads side by side
@@ -40,45 +42,52 @@ def projections_page(c: ProjectionComparison) -> Page:
     pairs = () if c.pair is None or len(c.tokens) > _OUTLINED_UP_TO else (c.pair, c.pair[::-1])
     outlined = tuple(Outline(range(i, i + 1), range(j, j + 1)) for i, j in pairs)
     maps = [
-        Panel(f"{i} {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined", short=f"{i} S")
+        Panel(
+            f"stage {i}, {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined", short=f"stage {i}: S"
+        )
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [
         Panel(
-            f"{i} A = softmax(S)",
+            f"stage {i}: A = softmax(S)",
             blanked(s.weights, hidden),
             weights,
             outlined=outlined,
             numbers="none",
-            short=f"{i} A",
+            short=f"stage {i}: A",
         )
         for i, s in enumerate(c.stages, 1)
     ]
     some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
-    results = [Panel(f"{i} O{some}", values, outputs, short=f"{i} O") for i, values in enumerate(drawn, 1)]
+    results = [
+        Panel(f"stage {i}: O{some}", values, outputs, short=f"stage {i}: O") for i, values in enumerate(drawn, 1)
+    ]
     features = Axis.numbered(drawn[0].shape[1])
-    of_heads = tuple(
+    split = tuple(
         Panel(head_name(0, i), blanked(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
     )
     title = attention_title("self", Tokens(c.tokens), Tokens(c.tokens), f", {c.source.model}")
     divergence = Panel(
         "divergence of heads", c.divergence.astype(np.float32), Scale(_DIVERGENCE, name="divergence, bits")
     )
-    lines = -(-len(of_heads) // _ABREAST)
+    lines = -(-len(split) // _ABREAST)
     blocks: list[Block] = [
         Matrices(title, tuple(maps), tokens, tokens, 4, _SIDES),
         Matrices("", tuple(results), tokens, features, 4),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
-        Matrices(_split_text(c), of_heads, tokens, tokens, -(-len(of_heads) // lines), _SIDES),
     ]
+    said, of_heads = Text((_divergence_text(c),)), Matrices("", split, tokens, tokens, -(-len(split) // lines), _SIDES)
+    blocks.append(Text((_split_text(c),), "heading"))
     if len(c.heads) > 1:
-        blocks.append(Matrices("", (divergence,), heads, heads, 1, names=("head", "head")))
-    blocks.append(Text((_divergence_text(c),)))
+        pairs_of_heads = Matrices("", (divergence,), heads, heads, 1, names=("head", "head"))
+        blocks.append(Stacks((pairs_of_heads,), (of_heads, said)))
+    else:
+        blocks += [of_heads, said]
 
     def reading(drawn: Drawn) -> str:
         marked = _OUTLINED * bool(outlined and drawn.outlines)
-        return "; ".join(filter(None, [READING, *dict.fromkeys(drawn.pooled), marked]))
+        return "; ".join(filter(None, [scores_reading(drawn), *dict.fromkeys(drawn.pooled), marked]))
 
     return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
 
@@ -91,7 +100,7 @@ def _score_scale(c: ProjectionComparison) -> Scale:
     scores = np.stack([stage.scores for stage in c.stages])
     if len(c.tokens) > 1:
         scores = scores[:, ~np.eye(len(c.tokens), dtype=np.bool_)]
-    return Scale.around_zero(scores, "score")
+    return Scale.around_zero(scores, SCORE)
 
 
 def _quoted(c: ProjectionComparison) -> Pair:
@@ -125,7 +134,7 @@ def _stage_texts(c: ProjectionComparison, pair: Pair) -> Iterator[str]:
         f"S = Wq x·Wk x / {root}, O = A V, V = X Wv",
     )
     for number, (formula, remark) in enumerate(zip(formulas, _remarks(c, pair), strict=True), 1):
-        yield f"{number}  {formula}. {remark}"
+        yield f"stage {number}: {formula}. {remark}"
 
 
 def _remarks(c: ProjectionComparison, pair: Pair) -> tuple[str, str, str, str]:

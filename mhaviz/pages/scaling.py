@@ -9,9 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import NOTHING, Column, Curves, Matrices, Page, Plot, PlotAxis, Series, Table, Title, matrices
-from mhaviz.pages.map_words import READING
-from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale, blanked
+from mhaviz.pages.blocks import (
+    NOTHING,
+    Column,
+    Curves,
+    Drawn,
+    Matrices,
+    Page,
+    Plot,
+    PlotAxis,
+    Series,
+    Table,
+    Title,
+    matrices,
+)
+from mhaviz.pages.map_words import scores_reading
+from mhaviz.pages.panels import SCORE, WEIGHT, Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
@@ -137,8 +150,12 @@ def _numbers(sweep: ScalingSweep) -> Table:
 def scaling_page(c: ScalingComparison) -> Page:
     """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
     blocks = scaling_blocks(c, study_title(c))
-    outlined = "outlined: saturated rows" * any(panel.outlined for block in matrices(blocks) for panel in block.panels)
-    reading = "; ".join(filter(None, [READING, outlined, scale_remark(c)]))
+    are_outlined = any(panel.outlined for block in matrices(blocks) for panel in block.panels)
+
+    def reading(drawn: Drawn) -> str:
+        marked = "outlined: saturated rows" * (are_outlined and drawn.outlines)
+        return "; ".join(filter(None, [scores_reading(drawn), marked, scale_remark(c)]))
+
     return Page(scaling_lesson(c), blocks, c.source.footnote, reading)
 
 
@@ -175,7 +192,7 @@ def _saturated(weights: NDArray[np.float32], hidden: NDArray[np.bool_]) -> tuple
 def scaling_blocks(c: ScalingComparison, title: Title | str) -> tuple[Matrices | Table, ...]:
     """Return the scores and weights of each head on shared scales, each with a table of its numbers."""
     darkest = float(f"{2 * max(statistics.largest_weight for statistics in c.scaled.statistics):.2g}")
-    scores = Scale.around_zero(c.unscaled.scores, "score")
+    scores = Scale.around_zero(c.unscaled.scores, SCORE)
     # The largest scaled weights then have the middle of the colours, also in long inputs, and unscaled ones, which few
     # keys share, the end.
     weights = Scale(high=darkest if 0 < darkest < _NEARLY_ALL else 1.0, name=WEIGHT)

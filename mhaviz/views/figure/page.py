@@ -313,9 +313,9 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
 
 
 def _titles(plan: _Plan) -> Iterator[tuple[Title | str, float]]:
-    """Yield all titles of a page, each with the inches that it has."""
+    """Yield all titles of a page that are bold, each with the inches that it has."""
     yield plan.title, plan.width - 2 * MARGIN
-    for part, _, _, room in plan.places:
+    for part, _, _, room in () if plan.title else plan.places:
         yield from part.titles(room)
 
 
@@ -400,4 +400,12 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     pooled = tuple(part.layout.pooled for part in mosaics if not part.block.maps or part.block.maps[0].is_whole)
     cells = (m.cells if m.is_whole else m.cells.pooled(*layout.cells) for part, m in of_maps for layout in part.layouts)
     sinks = "apart, in grey and on a scale of its own" * style.has_sinks_apart
-    return Drawn(tuple(cells), pooled, sinks=sinks, ends=style.ends)
+    panels = [panel for part in mosaics for panel in part.panels]
+    return Drawn(
+        tuple(cells),
+        pooled,
+        outlines=any(panel.outlined for panel in panels),
+        sinks=sinks,
+        ends=style.ends,
+        scales=frozenset(panel.scale.name for panel in panels),
+    )

@@ -170,11 +170,12 @@ class Sheet(NotebookFigure):
         """Write the title of a picture in ``room`` inches, and return by how much its last line is below ``y``.
 
         Where the inches are few, it has two lines. What is longer still is shortened. Below the title of a page, those
-        of its pictures are quiet.
+        of its pictures are quiet and small.
         """
         if not title:
             return 0.0
-        shorten, families, size = _shortening(title, self.fonts), self.fonts.families, self.title_size
+        shorten, families = _shortening(title, self.fonts), self.fonts.families
+        size = BODY if self._has_page_title else self.title_size
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
         if text_width(longest, size, families, bold=True) > room + HAIR:

@@ -53,7 +53,7 @@ def test_of_many_features_the_first():
     for i, (stage, output) in enumerate(zip(c.stages, images(figure_of(c), " O"), strict=True), 1):
         n_features = output.get_array().shape[1]
         assert np.array_equal(output.get_array(), stage.outputs[:, :n_features])
-        assert output.get_label() == f"{i} O, features 0–{n_features - 1} of 512"
+        assert output.get_label() == f"stage {i}: O, features 0–{n_features - 1} of 512"
 
 
 def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
@@ -74,7 +74,7 @@ def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
             expected.append((left + (column + 0.5) * (right - left) / 5, top + (row + 0.5) * (bottom - top) / 5))
     middles = [np.mean([line.min(axis=0), line.max(axis=0)], axis=0) for line in marks.get_segments()]
     np.testing.assert_allclose(middles, expected, atol=0.01)
-    assert any("outlined: the two words" in text for text in texts(sheet))
+    assert any("outlined, with their scores in or above the cells: the two words" in text for text in texts(sheet))
 
 
 def test_nothing_is_outlined_where_a_cell_is_of_several_words():
