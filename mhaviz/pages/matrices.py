@@ -27,6 +27,7 @@ PRODUCTS = (
 JOIN = "concatenate, project out: the H of all heads side by side, then O"
 _OUTLINED = "outlined: the query in orange, the key in blue; lines between columns divide heads"
 _READING = "rows are tokens, in Kᵀ features; columns of S, A and Kᵀ are keys, of the others features"
+_OF_FEATURES = "rows are tokens, columns features"
 _OF_KEYS = ("K", "V")  # matrices of the whole layer whose rows are keys
 
 _WRITTEN_OUT = 4  # most features whose products are written one by one
@@ -55,7 +56,8 @@ def matrices_page(m: LayerMatrices) -> Page:
 
     def reading(drawn: Drawn) -> str:
         marks = _OUTLINED * drawn.outlines, _hidden_text(m, drawn.hidden)
-        return "; ".join(filter(None, [_READING, *dict.fromkeys(drawn.pooled), *marks, *about]))
+        read = _READING if drawn.shows("S") else _OF_FEATURES
+        return "; ".join(filter(None, [read, *dict.fromkeys(drawn.pooled), *marks, *about]))
 
     layer = "" if m.layer is None else f", layer {m.layer}"
     title = attention_title(m.kind, m.queries, m.keys, f", {m.source.model}{layer}")
@@ -226,8 +228,10 @@ def _output_text(m: LayerMatrices, head: HeadMatrices) -> str:
     """Return how the row of the example in H is computed: values times weights, of many keys the largest weights."""
     weights = head.weights[m.position]
     seen = np.flatnonzero(np.isfinite(head.scores[m.position]))
-    heaviest = sorted(seen.tolist(), key=lambda key: -float(weights[key]))[:_MOST_TERMS]
-    shown = sorted(key for key in heaviest if key == heaviest[0] or weights[key] >= _LEAST_TERM)
+    heaviest = sorted(seen.tolist(), key=lambda key: -float(weights[key]))
+    shown = sorted(key for key in heaviest[:_MOST_TERMS] if key == heaviest[0] or weights[key] >= _LEAST_TERM)
+    if len(heaviest) <= _MOST_TERMS or len(heaviest) == len(shown) + 1:  # "1 more" takes no less than the term
+        shown = seen.tolist()
     terms = [f"{weights[key]:.2f}·v(“{quoted(m.keys.texts[key], _QUOTED)}”)" for key in shown]
     if more := len(seen) - len(shown):
         terms.append(f"{more} more")

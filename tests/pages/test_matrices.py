@@ -1,12 +1,15 @@
 """The worked example of a layer's matrices, in words."""
 
+import pytest
+
 from mhaviz import load
 from mhaviz.pages.blocks import Text, leaves
 from mhaviz.pages.matrices import matrices_page
 
 
-def test_the_example_is_written_out():
-    m = load(d_model=8, n_heads=4, seed=1).matrices("the cat sat on a mat")
+@pytest.mark.parametrize("sentence", ["the cat sat on a mat", "the cat sat on a mat again"])
+def test_the_example_is_written_out(sentence):
+    m = load(d_model=8, n_heads=4, seed=1).matrices(sentence)
     i, j, head = m.position, m.key_position, m.heads[0]
     texts = (line for block in leaves(matrices_page(m).blocks) if isinstance(block, Text) for line in block.lines)
     shown = " ".join(texts)
@@ -15,3 +18,4 @@ def test_the_example_is_written_out():
     assert f"= ({head.output[i, 0]:.2f}, {head.output[i, 1]:.2f})" in shown
     for key, token in enumerate(m.keys.texts):
         assert f"{head.weights[i, key]:.2f}·v(“{token}”)" in shown
+    assert "more" not in shown
