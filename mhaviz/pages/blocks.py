@@ -66,6 +66,11 @@ class Block:
         return None
 
     @property
+    def contents(self) -> tuple[str, ...]:
+        """Titles of what it shows."""
+        return (self.as_table.heading,) if self.as_table and self.as_table.heading else ()
+
+    @property
     def n_abreast(self) -> int:
         """Number of matrices side by side."""
         return 0
@@ -276,6 +281,11 @@ class Curves(_Illustration):
     table: Table
 
     is_explained = True
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Titles of the plots."""
+        return tuple(plot.title for plot in self.plots)
 
     @property
     def n_pieces(self) -> int:
@@ -537,6 +547,11 @@ class Matrices(Block):
     def scales(self) -> tuple[Scale, ...]:
         """Distinct scales that have a name, and so a colour bar, in the order of the panels."""
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Titles of the matrices."""
+        return tuple(panel.title for panel in self.panels)
 
     @property
     def most_across(self) -> int:

@@ -4,16 +4,17 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text, heads, matrices
+from mhaviz.pages.blocks import Block, Grid, Matrices, Page, Stacks, Table, Text, heads, leaves, matrices
 from mhaviz.pages.peaks import peaks
 from mhaviz.results.attention import AttentionMap
 
 _MANY = 99  # parts whose numbers are as long as any
 _GOES_ON = " (continued)"
+_MOST_NAMES = 2  # of what the next part has
 _LEAST_HEADS = 4  # heads of each block of a page from which on blocks are divided rather than robbed of more
 
 
@@ -47,7 +48,7 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 
     if fits(page):
         return [page]
-    for arranged in (_turned, _loose):
+    for arranged in (_turned, _loose, _in_row):
         other = replace(page, blocks=tuple(map(arranged, page.blocks)))
         if other.blocks != page.blocks and fits(other):
             return [other]
@@ -56,7 +57,23 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
     if most and fits(with_strongest(page, least, strengths)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n, strengths)), least, most), strengths)]
     divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out, strengths)
-    return [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
+    parts = [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
+    named = [_leading(part, _contents(following)) for part, following in pairwise(parts)]
+    return [more if fits(more) else part for more, part in zip(named, parts, strict=False)] + parts[-1:]
+
+
+def _leading(part: Page, contents: str) -> Page:
+    """Return a part that says in its footnote what the next one has."""
+    number, *rest = part.footnote.split("; ", 1)
+    return replace(part, footnote="; ".join([number + f", next: {contents}" * bool(contents), *rest]))
+
+
+def _contents(part: Page) -> str:
+    """Return the names of what a part has: its headings, or else those of its tables, plots and matrices."""
+    blocks = list(leaves(part.blocks))
+    headings = [block.lines[0] for block in blocks if isinstance(block, Text) and block.style == "heading"]
+    names = list(dict.fromkeys(headings or (name for block in blocks for name in block.contents)))
+    return ", ".join(names[:_MOST_NAMES]) + ", …" * (len(names) > _MOST_NAMES)
 
 
 def _turned(block: Block) -> Block:
@@ -71,6 +88,11 @@ def _turned(block: Block) -> Block:
 def _loose(block: Block) -> Block:
     """Return heads of layers, or of passes, without a row for each; other blocks unchanged."""
     return replace(block, across=None, by_layer=()) if isinstance(block, Matrices) and block.by_layer else block
+
+
+def _in_row(block: Block) -> Block:
+    """Return matrices that are no heads side by side in a row; other blocks unchanged."""
+    return replace(block, across=None) if isinstance(block, Matrices) and block.across and not block.maps else block
 
 
 def _numbered(part: Page, page: Page, number: int, of: int) -> Page:

@@ -45,6 +45,11 @@ def record(name):
     }[name]()
 
 
+@cache
+def drawn(name, room):
+    return figures_of(record(name), Style(room=room, dpi=50))
+
+
 @pytest.mark.parametrize(
     ("name", "room", "n_files"),
     [
@@ -56,7 +61,7 @@ def record(name):
     ],
 )  # fmt: skip
 def test_a_picture_fits_its_room(name, room, n_files):
-    sheets = figures_of(record(name), Style(room=room, dpi=50))
+    sheets = drawn(name, room)
     width, height = SIZES[room]
     for sheet in sheets:
         across, down = sheet.get_size_inches()
@@ -70,6 +75,35 @@ def test_a_picture_fits_its_room(name, room, n_files):
     assert len(sheets) == n_files
     said = [re.findall(r"part \d+ of \d+", " ".join(texts(sheet))) for sheet in sheets]
     assert said == ([[f"part {i} of {n_files}"] for i in range(1, n_files + 1)] if n_files > 1 else [[]])
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "text", "scale"),
+    [
+        ("projections", "slide", "a row of a softmax sums to 1", "weight"),
+        ("projections", "slide", "rows are queries, columns keys", ("score", "weight")),
+        ("projections", "column", "outlined", "score"),
+        ("matrices", "page", "in Kᵀ features", "S"),
+    ],
+)
+def test_a_sheet_explains_what_it_shows(name, room, text, scale):
+    sheets = drawn(name, room)
+    labels = {f"scale of {one}" for one in (scale if isinstance(scale, tuple) else (scale,))}
+    shown = [any(image.get_label() in labels for image in sheet.page.images) for sheet in sheets]
+    assert [text in " ".join(texts(sheet)) for sheet in sheets] == shown
+    assert set(shown) == {True, False}
+
+
+def test_a_part_says_what_the_next_has():
+    first, second = figures_of(record("explanation"), Style(room="column", dpi=50))
+    assert "part 1 of 2, next: " in " ".join(texts(first))
+    assert "next: " not in " ".join(texts(second))
+
+
+def test_matrices_stand_in_a_row_rather_than_on_several_slides():
+    scaling = compare_scaling(*encoded(RandomLayer(64, 4), ["i wonder what will come next after all of this"]), (0,))
+    (sheet,) = figures_of(scaling, Style(room="slide", dpi=50))
+    assert len({image.get_extent()[2] for image in sheet.page.images if "scale" not in image.get_label()}) == 1
 
 
 @pytest.mark.parametrize("room", SIZES)
