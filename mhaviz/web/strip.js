@@ -115,12 +115,13 @@ export class StripView {
     return partShown(this.#map, this.#app.state.values);
   }
 
-  /** Position of the query: the pointed one, else the pinned one, else the last one, at first the last word. */
+  /** Position of the query: the pointed, the pinned, that of the text, the last pointed one, at first the last word. */
   get #query() {
-    const { hover, values } = this.#app.state;
+    const { views, state } = this.#app;
+    const { hover, values } = state;
     const pointed = hover.query ?? (this.#map.hasSameTokens ? hover.key : null);
     if (pointed !== null) this.#last = pointed;
-    const query = pointed ?? values.query ?? this.#last;
+    const query = pointed ?? values.query ?? (values.view === "text" ? views.text.query : null) ?? this.#last;
     return this.#queries.of(query) < 0 ? this.#lastWord() : query;
   }
 
@@ -155,6 +156,7 @@ export class StripView {
   /** Request the row of the query in each head. */
   async #load() {
     if (!this.element.clientWidth) return; // hidden
+    this.#arrange(); // a view may tell of a word of another map before this one is updated
     const [map, part, query] = [this.#map, this.#part, this.#query];
     const asked = JSON.stringify([this.#arranged, part, query]);
     if (asked === this.#asked) return;

@@ -10,6 +10,7 @@ import { Words } from "./words.js";
 /** @import { Page } from "./main.js" */
 
 const MOST_LINES = 2_000; // more take seconds, and none could be told from another
+const LINE_WIDTHS = [0.75, 1.75]; // pixels of the palest line, and how much wider the darkest is
 const BESIDE = 1.5; // pixels from the line of one head to that of the next
 const LARGEST_CANVAS = 16e6; // pixels; some browsers draw nothing on larger ones
 
@@ -100,6 +101,12 @@ export class TextView {
     return this.#piecesOf({ query: pointed.query ?? query, key: pointed.key ?? key });
   }
 
+  /** Position of the query whose weights are shown as shades; null: none. */
+  get query() {
+    const { query } = this.#active;
+    return query < 0 || this.#isLines ? null : this.queries.pieces.first(query);
+  }
+
   #point(role, position, byKeyboard) {
     this.#pointed = { query: null, key: null, [role]: position };
     this.#app.state.setHover(this.#pointed.query, this.#pointed.key);
@@ -151,7 +158,8 @@ export class TextView {
     const isEach = colours.length > 1;
     for (const box of this.heads.querySelectorAll("input")) {
       const colour = isEach ? colours[heads.indexOf(Number(box.value))] : undefined;
-      box.style.accentColor = box.parentElement.style.color = colour ?? "";
+      box.style.accentColor = colour ?? "";
+      box.parentElement.style.boxShadow = colour ? `inset 0 -2px ${colour}` : "";
     }
     const name = isEach ? `${chosenName(map, heads, "")}, a colour each` : chosenName(map, heads);
     this.title.replaceChildren(...titled(name + part, map));
@@ -298,6 +306,7 @@ export class TextView {
     this.keys.title = query < 0 ? this.#heading("key") : `${this.queries.pieces.name(query)} looks at`;
     this.queries.title = key < 0 ? this.#heading("query") : `${this.keys.pieces.name(key)} is looked at by`;
     this.#drawLines();
+    this.#app.views.strip.onHover(); // is of the query that is shown here
   }
 
   #heading(role) {
@@ -359,7 +368,6 @@ export class TextView {
     if (!width || !height) return; // shown as text, or hidden
     const density = Math.min(devicePixelRatio, Math.sqrt(LARGEST_CANVAS / (width * height)));
     const context = sizedContext(this.canvas, width, height, density);
-    context.lineWidth = 1.5;
     const middles = ({ words }) => {
       const middle = (word) => word.offsetTop + word.offsetHeight / 2 - this.lines.offsetTop;
       return new Map(words.map((word) => [Number(word.dataset.piece), middle(word)]));
@@ -372,6 +380,7 @@ export class TextView {
     this.#tellApart(drawn.length < all.length ? text : "");
     for (const { query, key, share, colour, aside } of drawn) {
       context.globalAlpha = share;
+      context.lineWidth = LINE_WIDTHS[0] + LINE_WIDTHS[1] * share;
       context.strokeStyle = colour;
       context.beginPath();
       context.moveTo(0, left.get(query) + aside);

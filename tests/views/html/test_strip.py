@@ -124,6 +124,15 @@ def test_a_finger_reads_a_cell_before_it_opens_the_head(chromium, minilm):
     context.close()
 
 
+def test_before_a_word_is_pointed_at_the_strip_is_of_that_of_the_text(opened, minilm):
+    page = opened(minilm[0], "#view=text&map=1&head=8").ready()
+    for hash in ("view=text&map=1&head=8", "view=text&map=3&head=1"):
+        page.ask(f"location.hash = '{hash}'")
+        text, strip = (f"document.querySelector('{name}').textContent" for name in (".text.key h3", ".strip h2"))
+        said = f"{text}.endsWith(' looks at') && {strip}"
+        page.until(f"{said}.startsWith({text}.replace(' looks at', ' in layer '))")
+
+
 def test_all_heads_of_all_layers_are_a_strip(opened, minilm):
     path, attention = minilm
     page = opened(path, f"#strip=all&query={QUERY}").ready()
