@@ -25,7 +25,7 @@ class Sink:
     """A key that all queries give weight.
 
     Attributes:
-        key: its position.
+        key: its position among the columns.
         token: its text.
         share: its share of all weight, over all layers and heads.
         times_uniform: mean of its weight × number of keys that the query sees, over the queries that see it.
@@ -108,9 +108,10 @@ def pooled_sinks(maps: Sequence["AttentionMap"]) -> tuple[PooledSink | None, ...
 def _pooled_sink(maps: Sequence["AttentionMap"]) -> PooledSink | None:
     """Return the column with a sink of maps of one text in the same cells."""
     first, sums = maps[0], np.zeros(len(maps[0].columns))
-    for m in maps:
-        sums += np.diff(m.rows.edges) @ np.nan_to_num(m.weights).mean(axis=0, dtype=np.float64)
-    shares = sums / (len(maps) * (first.rows.end - first.rows.start))
+    queries = np.diff(first.rows.edges)
+    for head in (head for m in maps for head in m.weights):
+        sums += queries @ np.nan_to_num(head)
+    shares = sums / (sum(len(m.weights) for m in maps) * queries.sum())
     of_first, of_special = first.aside
     others = ~(of_first | of_special)
     column = int(np.argmax(np.where(others, -1.0, shares)))
@@ -119,6 +120,11 @@ def _pooled_sink(maps: Sequence["AttentionMap"]) -> PooledSink | None:
     start, end = first.columns.edges[column : column + 2] - first.columns.start
     token = next((key for key in first.columns.tokens.special if start <= key < end), start)
     return PooledSink(column, first.keys[token], float(shares[column]))
+
+
+def sinks_at(columns: Iterable[int]) -> Sinks:
+    """Return sinks of which nothing but their columns is known."""
+    return Sinks(tuple(Sink(column, "", np.nan, np.nan) for column in columns), "", np.nan)
 
 
 def like_sinks(m: "AttentionMap", sinks: Iterable[Sinks]) -> NDArray[np.bool_]:

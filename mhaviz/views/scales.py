@@ -17,7 +17,7 @@ from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, g
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.sinks import like_sinks, pooled_sinks
+from mhaviz.results.sinks import like_sinks, pooled_sinks, sinks_at
 from mhaviz.views.style import Style
 
 # The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
@@ -221,7 +221,7 @@ def without_missing(m: AttentionMap) -> AttentionMap:
 
 
 def _without_sinks(maps: Sequence[AttentionMap], style: Style) -> list[AttentionMap]:
-    """Return maps with 0 for weights that would set the scale in place of sinks, which stand apart.
+    """Return maps without weights that would set the scale in place of sinks, which stand apart.
 
     They are those of keys that are sinks in other texts, in texts without sinks, such as short ones: of "It was.", the
     weight of [CLS] is nearly 1; and of columns of pooled maps in which there is a sink.
@@ -230,12 +230,10 @@ def _without_sinks(maps: Sequence[AttentionMap], style: Style) -> list[Attention
         return list(maps)
     sinks, without = {m.sinks for m in maps if m.sinks}, []
     for m, pooled in zip(maps, pooled_sinks(maps), strict=True):
-        left_out = np.zeros(len(m.columns), np.bool_)
+        left_out = [pooled.column] if pooled else []
         if sinks and m.sinks is None and m.is_whole:
-            left_out = like_sinks(m, sinks)
-        elif pooled:
-            left_out[pooled.column] = True
-        without.append(replace(m, weights=np.where(left_out, np.float32(0), m.weights)) if left_out.any() else m)
+            left_out = np.flatnonzero(like_sinks(m, sinks)).tolist()
+        without.append(replace(m, sinks=sinks_at(left_out)) if left_out else m)
     return without
 
 

@@ -283,7 +283,7 @@ def test_a_sink_at_the_first_key_is_not_covered_by_the_frame():
     m = long_map(8, (0, 20_000), (0, 20_000), (512, 512))
     weights = np.full_like(m.weights, 1e-4)
     weights[..., 0] = 0.95
-    sheet = figure(replace(m, weights=weights))
+    sheet = figure(replace(m, weights=weights), style=replace(AUTO, sinks="in"))
     picture = decode(sheet)
     for tile in tiles(sheet):
         left, right, bottom, top = tile.get_extent()
