@@ -19,8 +19,8 @@ _STRONG = 0.3  # least weight of a word that a title names as looked at
 _OF_FIRST = 0.5  # least weight of the second word that it names / that of the first
 _MOST_HEADS, _MOST_NOT_RANKED, _MOST_WORDS = 5, 3, 3
 _SLICES = 6  # most words with a name in a bar
-_NAME = 24  # most cells of a word
-_LEAST_ASIDE = 0.01  # least mean weight of a special token or a sink that is stated
+_NAME, _LONGEST = 24, 100  # most cells of a word in a text, and of one that a picture shortens
+_LEAST_STATED = 0.01  # least mean weight of a sink, and share of a second word, that is stated
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 _READING = (
     "a bar is all weight of the word; ranked: heads that give their word more than 2 × others, which is what other "
@@ -38,7 +38,8 @@ def answer_page(answer: Answer) -> Page:
         return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _READING, True)
     blocks = list[Block]()
     for look, name in zip(answer.looks, names, strict=True):
-        blocks += [Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
+        apart = [Text(("",))] * bool(blocks)
+        blocks += [*apart, Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
     return Page("", tuple(blocks), answer.source.footnote, _READING, True)
 
 
@@ -66,8 +67,9 @@ def _where_text(look: Look) -> str:
 def mean_text(look: Look) -> str:
     """Return "mean of 72 heads, of the weight on words: tired 15%, …; [CLS] takes 36% of all"."""
     order = np.argsort(-look.shares, kind="stable")[:_MOST_WORDS]
-    words = ", ".join(f"{_named(look, int(j), with_pieces=True)} {look.shares[j]:.0%}" for j in order)
-    aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_ASIDE]
+    strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
+    words = ", ".join(f"{_named(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
+    aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
     taken = ", ".join(f"{word_text(look.keys.texts[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     heads = f"mean of {counted(len(look.heads), 'head')}, of the weight on words"
     return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
@@ -137,9 +139,9 @@ def _shaded(look: Look) -> Shaded:
 
 
 def _bars(look: Look) -> Bars:
-    heads = look.ranked[:_MOST_HEADS]
+    heads = (look.ranked or look.heads)[:_MOST_HEADS]
     mean = Bar("mean", _slices(look, look.mean), f"of {counted(len(look.heads), 'head')}", is_mean=True)
-    bars = (Bar(_head(one), _slices(look, one.weights), f"others {_others(one):.2f}") for one in heads)
+    bars = (Bar(_head(one), _slices(look, one.weights, one.target), f"others {_others(one):.2f}") for one in heads)
     columns = (
         Column("head", align="left", is_key=True),
         Column("looks at", align="left"),
@@ -151,13 +153,13 @@ def _bars(look: Look) -> Bars:
     return Bars(Table(columns, rows), (mean, *bars), "other words", "weight 1")
 
 
-def _slices(look: Look, weights: NDArray[np.float64]) -> tuple[Slice, ...]:
-    """Return the words with the largest weights, the rest of the words, and what is aside."""
+def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None) -> tuple[Slice, ...]:
+    """Return the target of a head, the words with the largest weights, the rest of the words, and what is aside."""
     on_words = np.where(look.aside, 0.0, weights)
-    order = np.argsort(-on_words, kind="stable")[:_SLICES]
-    named = [Slice(_named(look, int(j)), float(on_words[j]), _kind(look, int(j))) for j in order if not look.aside[j]]
+    order = sorted(np.flatnonzero(~look.aside).tolist(), key=lambda j: (j != target, -on_words[j]))[:_SLICES]
+    named = [Slice(_named(look, j, _LONGEST), float(on_words[j]), _kind(look, j)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
-    names = [word_text(look.keys.texts[j]) for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_ASIDE]
+    names = [word_text(look.keys.texts[j]) for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
     listed = " + ".join(names[:_MOST_WORDS]) + " + …" * (len(names) > _MOST_WORDS)
     return (*named, rest, Slice(listed, float(weights[look.aside].sum()), "aside"))
 
@@ -166,12 +168,13 @@ def _kind(look: Look, key: int) -> Literal["word", "itself"]:
     return "itself" if key == look.itself else "word"
 
 
-def _named(look: Look, key: int, with_pieces: bool = False) -> str:
-    if key == look.itself:
-        return "itself"
+def _named(look: Look, key: int, cells: int = _NAME) -> str:
+    return "itself" if key == look.itself else quoted(look.keys.texts[key], cells)
+
+
+def _pieces(look: Look, key: int) -> str:
     counts = look.keys.counts
-    pieces = f" ({counts[key]} pieces)" if with_pieces and counts and counts[key] > 1 else ""
-    return word_text(look.keys.texts[key]) + pieces
+    return f" ({counts[key]} pieces)" if counts and counts[key] > 1 and key != look.itself else ""
 
 
 def _head(one: HeadLook) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Bar, Bars, Slice
 from mhaviz.pages.colormaps import INK as INK_COLOURS
 from mhaviz.pages.colormaps import SINK
+from mhaviz.pages.labels import cut
 from mhaviz.views.colours import needs_dark_text, palette
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import fit_text
@@ -21,6 +22,7 @@ _INSET, _BESIDE = 0.04, 0.09  # inches before a name in a slice; beside the bars
 _LEAST_BESIDE_NOTES = 3.0  # least inches of bars beside notes
 _PALE, _STRONG, _DARKEST, _OF_REST = 0.10, 0.5, 0.65, 0.04  # colours of slices as shares of ink, and the share of all
 _ITSELF = 246, 220, 203  # tint of the query's outline
+_MOST_CELLS = 24  # of a name
 _GREY = 0.33  # colour of sinks, as a share of theirs
 
 
@@ -77,7 +79,9 @@ class BarsPart(Part):
             fill = self._fill(one)
             self._box(sheet, x, y, one.share * across, fill)
             if not text:  # the first, whose name goes beyond it
-                text = fit_text(self._text(one), (limit - x) / DRAWN_WIDER - 2 * _INSET, SMALL, self.fonts.families)
+                number = f" {one.share:.2f}"
+                free = (limit - x - 2 * _INSET) / DRAWN_WIDER - self.fonts.width(number, SMALL)
+                text = fit_text(self.fonts.shown(one.name), free, SMALL, self.fonts.families) + number
                 writes.append((x + _INSET, text, SMALL, INK))
                 x += one.share * across
                 covered = max(x, writes[-1][0] + self._width(text, SMALL) + _INSET)
@@ -111,14 +115,17 @@ class BarsPart(Part):
         return fill
 
     def _text(self, one: Slice) -> str:
-        return self.fonts.shown(f"{one.name} {one.share:.2f}")
+        return f"{self._name(one)} {one.share:.2f}"
+
+    def _name(self, one: Slice) -> str:
+        return cut(self.fonts.shown(one.name), _MOST_CELLS)
 
     def _width(self, text: str, size: float) -> float:
         return self.fonts.width(text, size) * DRAWN_WIDER
 
     def _fitting(self, one: Slice, room: float) -> tuple[str, float]:
         """Return the name of a slice with its number, or without, as it has room; "" if it has none."""
-        for text in (self._text(one), self.fonts.shown(one.name)):
+        for text in (self._text(one), self._name(one)):
             if self._width(text, BODY) <= room:
                 return text, BODY
         return "", BODY

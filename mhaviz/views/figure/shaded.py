@@ -68,13 +68,18 @@ class ShadedPart(Part):
         sheet.write(x + _BAR + _GAP, middle, self.block.ends[1], SMALL, colour=QUIET, vertical="center_baseline")
 
     def _lines(self, room: float) -> Iterator[list[_Placed]]:
-        """Yield the lines of all words."""
+        """Yield the lines of all words, broken at blanks, and elsewhere only where there are none."""
         blank, line, x = self.fonts.width("n n", BODY) - self.fonts.width("nn", BODY), list[_Placed](), 0.0
-        for i, word in enumerate(self.block.words):
-            text = fit_text(self.fonts.shown(word.text), room / DRAWN_WIDER, BODY, self.fonts.families)
-            width = self.fonts.width(text, BODY) * DRAWN_WIDER
+        words = self.block.words
+        texts = [fit_text(self.fonts.shown(w.text), room / DRAWN_WIDER, BODY, self.fonts.families) for w in words]
+        widths = [self.fonts.width(text, BODY) * DRAWN_WIDER for text in texts]
+        together = list(widths)  # with what follows without a blank
+        for i in reversed(range(len(words) - 1)):
+            together[i] += 0.0 if words[i + 1].after_blank else 2 * _AROUND + together[i + 1]
+        for i, (word, text, width) in enumerate(zip(words, texts, widths, strict=True)):
             before = (blank if word.after_blank else 2 * _AROUND) if line else 0.0
-            if line and x + before + width > room:
+            needed = together[i] if word.after_blank and together[i] <= room else width
+            if line and x + before + needed > room:
                 yield line
                 line, x, before = [], 0.0, 0.0
             line.append((i, x + before, width, text))
