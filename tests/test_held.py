@@ -65,6 +65,7 @@ MORE = [
 AS_TEXT = [  # commands whose view in the terminal is held; their JSON is then that of a file
     'heatmap "The cat sat on the mat because the mat was warm" --mask causal --head 0-3',
     f"explain {DEPOSIT} --token deposit --head 2",
+    f"heatmap --model minilm {STREET} --query street",
     "heads --model minilm --file samples/text.txt --sort previous --top 5",
     "diff before.safetensors after.safetensors --fail-above 0.5",
     "trace-shapes --follow 0,2,5",
