@@ -6,7 +6,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
 from mhaviz.pages.labels import quoted
@@ -71,7 +70,8 @@ def mean_text(look: Look) -> str:
     words = ", ".join(f"{_named(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
     taken = ", ".join(f"{word_text(look.keys.texts[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
-    heads = f"mean of {counted(len(look.heads), 'head')}, of the weight on words"
+    n_heads = len(look.heads)
+    heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
     return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
 
 
@@ -140,7 +140,7 @@ def _shaded(look: Look) -> Shaded:
 
 def _bars(look: Look) -> Bars:
     heads = (look.ranked or look.heads)[:_MOST_HEADS]
-    mean = Bar("mean", _slices(look, look.mean), f"of {counted(len(look.heads), 'head')}", is_mean=True)
+    mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
     bars = (Bar(_head(one), _slices(look, one.weights, one.target), f"others {_others(one):.2f}") for one in heads)
     columns = (
         Column("head", align="left", is_key=True),
@@ -150,7 +150,7 @@ def _bars(look: Look) -> Bars:
         Column("others", "{:.2f}".format),
     )
     rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, _others(one)) for one in heads)
-    return Bars(Table(columns, rows), (mean, *bars), "other words", "weight 1")
+    return Bars(Table(columns, rows), (*[mean] * (len(look.heads) > 1), *bars), "other words", "weight 1")
 
 
 def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None) -> tuple[Slice, ...]:

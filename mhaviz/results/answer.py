@@ -219,9 +219,8 @@ def _require_weights(m: "AttentionMap") -> None:
         raise UnansweredError(f"{name}: expected the queries and keys of all tokens, got some of them")
     if m.is_pooled:
         length = max(len(m.rows.tokens), len(m.columns.tokens))
-        by_word = "" if m.has_spans else f"{parameter('by')} word, or "
         raise UnansweredError(
-            f"{name}: expected the weights of single tokens, got {length:,} tokens in cells of several; give {by_word}"
+            f"{name}: expected the weights of single tokens, got {length:,} tokens in cells of several; give "
             f"{parameter('size')} {length}"
         )
 

@@ -11,7 +11,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option
 from mhaviz.cli.shared.parsing import parse_window, parsed
-from mhaviz.cli.shared.queries import As, deliver_query, require_answer, require_query
+from mhaviz.cli.shared.queries import As, deliver_query, require_answer, require_looks, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
 
@@ -88,6 +88,8 @@ def heatmap(
     require_query(query, form)
     is_map = form == "map" or (form is None and (show != "weights" or mean or hide_special or long.window is not None))
     answered = None if is_map else query
+    if answered:
+        require_looks(style)
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mhaviz.cli.command import given
+from mhaviz.cli.shared.appearance import ColourOptions
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError
@@ -32,10 +35,19 @@ _FORMS: "dict[Form, Callable[[Attention, str], Result]]" = {
 }
 
 
+_LOOKS = [option_name(one.name) for one in fields(ColourOptions)]  # that answers have
+
+
 def require_query(query: str | None, form: Form | None) -> None:
     """Raise ArgumentError if the form of a query is chosen, but no query."""
     if form is not None and query is None:
         raise ArgumentError(f"{option_name('form')} is for one query; add --query WORD")
+
+
+def require_looks(style: "Style") -> None:
+    """Raise ArgumentError if a look is chosen that only maps have."""
+    if others := [name for name in given(style) if name not in _LOOKS]:
+        raise ArgumentError(f"{others[0]} is for maps; leave it out, or add {option_name('form')} map")
 
 
 def require_answer(attention: "Attention", query: str) -> None:
@@ -63,6 +75,8 @@ def deliver_query(
     from mhaviz.results.answer import is_answerable
 
     form = form or ("answer" if is_answerable(attention) else "map")
+    if form != "map":
+        require_looks(style)
     with _advising_map():
         result = _FORMS[form](attention, query)
     if form == "map":

@@ -7,7 +7,6 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import Bar, Bars, Slice
-from mhaviz.pages.colormaps import INK as INK_COLOURS
 from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import cut
 from mhaviz.views.colours import needs_dark_text, palette
@@ -32,6 +31,7 @@ class BarsPart(Part):
 
     block: Bars
     fonts: Fonts
+    colormap: str
 
     after = 0.1
 
@@ -70,7 +70,7 @@ class BarsPart(Part):
         words = [one for one in bar.slices if one.kind != "aside"]
         aside = sum(one.share for one in bar.slices if one.kind == "aside")
         end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
-        self._box(sheet, x, y, end - x, palette(INK_COLOURS)[round(_OF_REST * 255)])
+        self._box(sheet, x, y, end - x, palette(self.colormap)[round(_OF_REST * 255)])
         writes, covered = list[tuple[float, str, float, str]](), x
         for place, one in enumerate(words):
             text, size = self._fitting(one, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
@@ -111,7 +111,7 @@ class BarsPart(Part):
         if one.kind == "itself":
             return np.array(_ITSELF, np.uint8)
         share = _PALE + (_DARKEST - _PALE) * min(one.share / _STRONG, 1.0) if one.name else _OF_REST
-        fill: NDArray[np.uint8] = palette(INK_COLOURS)[round(share * 255)]
+        fill: NDArray[np.uint8] = palette(self.colormap)[round(share * 255)]
         return fill
 
     def _text(self, one: Slice) -> str:

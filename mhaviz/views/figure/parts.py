@@ -153,11 +153,11 @@ class Measuring:
 
     @part.register
     def _(self, block: Shaded, room: Room) -> Part:
-        return ShadedPart(block, self._fonts)
+        return ShadedPart(replace(block, scale=block.scale.coloured(self._style.cmap)), self._fonts)
 
     @part.register
     def _(self, block: Bars, room: Room) -> Part:
-        return BarsPart(block, self._fonts)
+        return BarsPart(block, self._fonts, self._style.cmap)
 
     @part.register
     def _(self, block: Flow, room: Room) -> Part:

@@ -74,7 +74,7 @@ class PageView:
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
             elif isinstance(block, Shaded):
-                yield from shaded_lines(block, abilities, options.max_width)
+                yield from shaded_lines(block, block.scale.coloured(self.style.cmap), abilities, options.max_width)
             else:
                 table = block.as_table
                 assert table is not None, "what has no picture has numbers"

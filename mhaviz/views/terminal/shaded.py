@@ -9,6 +9,7 @@ from rich.text import Text as Line
 
 from mhaviz.pages.blocks import Shaded
 from mhaviz.pages.labels import cut
+from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import places
 from mhaviz.views.terminal.cells import terminal_colours, text_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
@@ -18,11 +19,10 @@ _QUERY = RichStyle(bold=True, underline=True)
 _MOST_LINES = 12
 
 
-def shaded_lines(block: Shaded, abilities: Abilities, width: int) -> Iterator[Line]:
+def shaded_lines(block: Shaded, scale: Scale, abilities: Abilities, width: int) -> Iterator[Line]:
     """Yield the lines of a shaded text, up to 12; none without colours."""
     if abilities.colours is None:
         return
-    scale = block.scale
     ground, ink = (of_scale(scale.colormap, abilities.colours) for of_scale in (terminal_colours, text_colours))
     shares = places(np.array([word.share or 0.0 for word in block.words], np.float32), scale).tolist()
     lines = [Line()]
