@@ -165,8 +165,13 @@ def test_on_the_command_line(mhaviz, tmp_path):
     path = tmp_path / "all.json"
     assert mhaviz("heatmap", "a b c b", "-q", "-o", str(path)).status == 0
     whole = np.array(json.loads(path.read_text())["maps"][0]["weights"])
-    of_b = json.loads(mhaviz("show", str(path), "--query", "#1", "--json").out)["maps"][0]
+    of_b = json.loads(mhaviz("show", str(path), "--query", "#1", "--as", "map", "--json").out)["maps"][0]
     np.testing.assert_array_equal(np.array(of_b["weights"])[:, 0], whole[:, 1])
+    files = [str(tmp_path / f"{name}.npz") for name in ("answer", "map")]
+    assert mhaviz("show", str(path), "--query", "#1", "-qo", files[0]).status == 0
+    assert mhaviz("show", str(path), "--query", "#1", "--as", "map", "-qo", files[1]).status == 0
+    of_files = [{name: x.tolist() for name, x in np.load(file).items() if name.endswith("self")} for file in files]
+    assert of_files[0] == of_files[1], "data files have the map in any form"
     mean = json.loads(mhaviz("heatmap", "a b c b", "--mean", "--query", "c", "--json").out)["maps"][0]
     np.testing.assert_allclose(np.array(mean["weights"])[0, 0], whole[:, 2].mean(axis=0), rtol=1e-6)
     refused = mhaviz("heatmap", "a b c b", "--query", "b")
@@ -176,7 +181,7 @@ def test_on_the_command_line(mhaviz, tmp_path):
 
 def test_heads_of_a_long_text_have_their_names_in_the_terminal(mhaviz):
     words = " ".join(f"{a}{b}" for a in "abcdefghijklmnop" for b in "qrstuvwxyzabcdef")
-    out = mhaviz("heatmap", words, "--query", "#200", "--head", "2-4").out.splitlines()
+    out = mhaviz("heatmap", words, "--query", "#200", "--as", "map", "--head", "2-4").out.splitlines()
     assert [line.split()[0] for line in out if line.strip().startswith("H")] == ["H2", "H3", "H4"]
     assert out[0].startswith("query 200 my, self-attention, random weights: aq")
     assert any(line.startswith("keys: 0 aq … 255 pf") for line in out)

@@ -70,7 +70,8 @@ class BarsPart(Part):
         words = [one for one in bar.slices if one.kind != "aside"]
         aside = sum(one.share for one in bar.slices if one.kind == "aside")
         end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
-        self._box(sheet, x, y, end - x, palette(self.colormap)[round(_OF_REST * 255)])
+        of_rest = palette(self.colormap)[round(_OF_REST * 255)]
+        self._box(sheet, x, y, end - x, of_rest)
         writes, covered = list[tuple[float, str, float, str]](), x
         for place, one in enumerate(words):
             text, size = self._fitting(one, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
@@ -82,7 +83,7 @@ class BarsPart(Part):
                 number = f" {one.share:.2f}"
                 free = (limit - x - 2 * _INSET) / DRAWN_WIDER - self.fonts.width(number, SMALL)
                 text = fit_text(self.fonts.shown(one.name), free, SMALL, self.fonts.families) + number
-                writes.append((x + _INSET, text, SMALL, INK))
+                writes.append((x + _INSET, text, SMALL, INK if needs_dark_text(of_rest) else "white"))
                 x += one.share * across
                 covered = max(x, writes[-1][0] + self._width(text, SMALL) + _INSET)
                 break
@@ -93,7 +94,8 @@ class BarsPart(Part):
             sheet.write(left, y + _HEIGHT / 2, text, size, colour=colour, vertical="center_baseline")
         if end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
             middle = (covered + end) / 2, y + _HEIGHT / 2
-            sheet.write(*middle, self.block.rest, SMALL, colour=QUIET, align="center", vertical="center_baseline")
+            quiet = QUIET if needs_dark_text(of_rest) else "white"
+            sheet.write(*middle, self.block.rest, SMALL, colour=quiet, align="center", vertical="center_baseline")
         for one in bar.slices:
             if one.kind == "aside" and one.share > 0:
                 self._box(sheet, limit, y, one.share * across, palette(SINK)[round(_GREY * 255)])
