@@ -13,6 +13,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.answer import Answer, HeadLook, Look
 from mhaviz.results.attention import head_name
+from mhaviz.results.lines import TextLinks
 
 _STRONG = 0.3  # least weight of a word that a title names as looked at
 _OF_FIRST = 0.5  # least weight of the second word that it names / that of the first
@@ -31,7 +32,7 @@ _READING = (
 def answer_page(answer: Answer) -> Page:
     """Return the page of an answer; of several texts, each has a heading."""
     is_random = answer.source.is_random
-    names = _names(answer.looks)
+    names = texts_names(answer.looks)
     if len(answer.looks) == 1:
         (look,) = answer.looks
         return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _READING, True)
@@ -87,7 +88,7 @@ def word_text(word: str) -> str:
     return quoted(word, _NAME)
 
 
-def _names(looks: Sequence[Look]) -> list[str]:
+def texts_names(looks: "Sequence[Look | TextLinks]") -> list[str]:
     """Return what tells texts apart: "sentence 2", "pass 3", "source-target attention"."""
     of_each = [
         (

@@ -14,6 +14,7 @@ from mhaviz.pages.labels import title_places
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.lines import HeadLinks, TextLinks
 from mhaviz.results.quantity import Cells
 from mhaviz.results.trace import TraceStep
 
@@ -362,6 +363,61 @@ class Dots(_Illustration):
     def texts_of_users(self) -> Iterator[str]:
         """Yield the remarks beside the dots."""
         yield from (dot.note for dot in self.dots)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkPanel:
+    """Two columns of words, with lines from words to those that they look at.
+
+    Attributes:
+        heads: the heads of the lines.
+        colours: number of the colour of each head, an index of ``pages.colormaps.HEADS``.
+        captions: text beside each colour.
+        asides: special tokens and sinks, to which there are no lines: text, and the weight that each head gives it.
+        note: remark below the captions.
+    """
+
+    heads: tuple[HeadLinks, ...]
+    colours: tuple[int, ...]
+    captions: tuple[str, ...]
+    asides: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Links(_Illustration):
+    """Lines between the words of a text, in panels side by side.
+
+    Attributes:
+        table: the same numbers for a medium without lines.
+        text: the words.
+        panels: the lines, head by head, or of all heads together.
+        aside: name of special tokens and sinks.
+        notes: explanation of sides and lines, below the panels.
+    """
+
+    table: Table
+    text: TextLinks
+    panels: tuple[LinkPanel, ...]
+    aside: str
+    notes: str = ""
+
+    is_explained = True
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of panels."""
+        return len(self.panels)
+
+    def pieces(self, begin: int, end: int) -> "Links":
+        """Return some panels."""
+        return replace(self, panels=self.panels[begin:end])
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the words and captions."""
+        yield from (*self.text.queries.texts, *self.text.keys.texts)
+        for panel in self.panels:
+            yield from (*panel.captions, panel.note, *(text for text, _ in panel.asides))
 
 
 @dataclass(frozen=True)

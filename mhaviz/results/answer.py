@@ -146,17 +146,26 @@ def is_answerable(attention: "Attention") -> bool:
     return all(_has_weights(m) and not _is_of_image(m) and not _is_part(m) for m in attention.maps)
 
 
+def by_text(attention: "Attention", option: str = "query") -> "list[list[AttentionMap]]":
+    """Return the maps of each text and kind of attention, which need not have their weights yet.
+
+    Raises:
+        UnansweredError: maps are not of all tokens of a text, or not of weights of single heads; it names ``option``.
+    """
+    texts = defaultdict[Hashable, list["AttentionMap"]](list)
+    for m in attention.maps:
+        _require_weights(m, option)
+        texts[m.sentence, m.kind, m.pass_number, m.rows.tokens.texts, m.columns.tokens.texts].append(m)
+    return [*texts.values()]
+
+
 def texts_with(attention: "Attention", query: int | str) -> "list[list[AttentionMap]]":
     """Return the maps of each text that has a word, which need not have their weights yet.
 
     Raises:
         ArgumentError: as ``Attention.answer``.
     """
-    texts = defaultdict[Hashable, list["AttentionMap"]](list)
-    for m in attention.maps:
-        _require_weights(m)
-        texts[m.sentence, m.kind, m.pass_number, m.rows.tokens.texts, m.columns.tokens.texts].append(m)
-    having = [maps for maps in texts.values() if _words_with(query, maps[0])]
+    having = [maps for maps in by_text(attention) if _words_with(query, maps[0])]
     for m, *_ in having:
         require_single(query, sorted(_words_with(query, m).values()))
         keys = SpanSide.of(m.columns.tokens, words_or_tokens).axis.tokens
@@ -208,9 +217,9 @@ def _is_part(m: "AttentionMap") -> bool:
     return m.to_special is not None or not (m.is_whole or m.is_pooled)
 
 
-def _require_weights(m: "AttentionMap") -> None:
+def _require_weights(m: "AttentionMap", option: str) -> None:
     """Raise UnansweredError unless a map has the weights of all its tokens."""
-    name = f"{parameter('query')}: {m.name}"
+    name = f"{parameter(option)}: {m.name}"
     if not _has_weights(m):
         raise UnansweredError(f"{name}: expected weights of single heads, got other numbers")
     if _is_of_image(m):
@@ -244,16 +253,21 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
 
 
+def word_sides(m: "AttentionMap", sinks: Sequence[int]) -> tuple[SpanSide, SpanSide, Tokens, Tokens, NDArray[np.bool_]]:
+    """Return which tokens are in which words of the queries and of the keys, the words of both, and which keys are
+    special tokens or ``sinks``, (n_keys,)."""
+    rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (m.rows, m.columns))
+    queries, keys = (
+        axis.tokens if axis.tokens.ranges else side.axis.tokens for axis, side in ((m.rows, rows), (m.columns, columns))
+    )
+    return rows, columns, queries, keys, np.isin(np.arange(len(keys)), [*keys.special, *columns.owners[[*sinks]]])
+
+
 def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look:
     """Return what a word looks at in maps of one text; ``sinks``: positions of its sinks."""
     first = maps[0]
     ((word, position),) = _words_with(query, first).items()
-    rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (first.rows, first.columns))
-    queries, keys = (
-        axis.tokens if axis.tokens.ranges else side.axis.tokens
-        for axis, side in ((first.rows, rows), (first.columns, columns))
-    )
-    aside = np.isin(np.arange(len(keys)), [*keys.special, *columns.owners[[*sinks]]])
+    rows, columns, queries, keys, aside = word_sides(first, sinks)
     _require_words(int((~aside).sum()))
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}

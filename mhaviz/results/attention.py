@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mhaviz.results.answer import Answer
     from mhaviz.results.image import ImageAttention, QueryChoice
+    from mhaviz.results.lines import Lines
 
 ROUNDING = 2**-8
 """Tolerance of the sum of a row of weights around 1: twice the largest relative error of bfloat16, the least precise
@@ -578,6 +579,30 @@ class Attention(Result):
         from mhaviz.results.answer import answer
 
         return answer(self, query)
+
+    def lines(self, query: int | str | None = None) -> "Lines":
+        """Return the links between words: weights of at least 0.10, for which a picture has lines.
+
+        Weights are by word, and words as in ``answer``. Special tokens and ``sinks`` are set aside. Without a query,
+        these are the links from all words, of at most eight heads and 30 words; choose heads by ``select``. Heads whose
+        links carry less than a fifth of their weight on words are left out.
+
+        Args:
+            query: as in ``answer``: links of this word alone, at most three of a head, of the five best ranked heads.
+
+        Raises:
+            ArgumentError: as ``answer``; more than eight heads or 30 words; links carry less than a fifth of the weight
+                on words in all heads.
+
+        Examples:
+            >>> attention = mhaviz.attend("random", "the cat sat on my mat").select(head=0)
+            >>> text = attention.lines().texts[0]
+            >>> [link.weight >= 0.1 for link in text.heads[0].links][:2]
+            [True, True]
+        """
+        from mhaviz.results.lines import lines
+
+        return lines(self, query)
 
     def over_image(
         self,

@@ -16,6 +16,7 @@ from mhaviz.pages.blocks import (
     Dots,
     Flow,
     Grid,
+    Links,
     Matrices,
     Page,
     Shaded,
@@ -34,6 +35,7 @@ from mhaviz.views.figure.flow import FlowPart
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.grid import BETWEEN, BETWEEN_STACKS, GridPart, StacksPart, in_lines, line_up
 from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, number_length, painted
+from mhaviz.views.figure.lines import decide_lines
 from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.shaded import ShadedPart
@@ -158,6 +160,10 @@ class Measuring:
     @part.register
     def _(self, block: Bars, room: Room) -> Part:
         return BarsPart(block, self._fonts, self._style.cmap)
+
+    @part.register
+    def _(self, block: Links, room: Room) -> Part:
+        return decide_lines(block, room.style, self._fonts)
 
     @part.register
     def _(self, block: Flow, room: Room) -> Part:

@@ -9,6 +9,7 @@ from rich.text import Text as Line
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import (
     Drawn,
+    Links,
     Matrices,
     Page,
     Shaded,
@@ -24,6 +25,7 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines, title_lines
+from mhaviz.views.terminal.lines import links_lines
 from mhaviz.views.terminal.shaded import shaded_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
@@ -73,6 +75,8 @@ class PageView:
                 yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)
             elif isinstance(block, Text):
                 yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
+            elif isinstance(block, Links):
+                yield from links_lines(block, abilities, options.max_width, positions)
             elif isinstance(block, Shaded):
                 yield from shaded_lines(block, block.scale.coloured(self.style.cmap), abilities, options.max_width)
             else:

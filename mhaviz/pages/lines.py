@@ -1,0 +1,121 @@
+"""Page of links between words: lines of the strongest weights, with what they tell in a line."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from mhaviz.errors import counted
+from mhaviz.pages.answer import texts_names, title_text, word_text
+from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
+from mhaviz.pages.registry import RESULT_SUFFIXES, shown
+from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, TextLinks
+
+_LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
+_MOSTLY, _LEAST_LINKS = 0.6, 3  # least share of the weight of links, and their least number, of what a head does mostly
+_OFFSETS = {0: "themselves", -1: "the word before", 1: "the word after"}
+_MOST_IN_TITLE = 2  # heads
+_ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a line: weight"
+
+
+@shown(Lines, RESULT_SUFFIXES)
+def lines_page(lines: Lines) -> Page:
+    """Return the page of links; of several texts, each has a heading."""
+    is_random = lines.source.is_random
+    footnote, has_query = lines.source.footnote, any(text.look for text in lines.texts)
+    reading = (
+        f"lines: weights of at least {LEAST_WEIGHT:.2f}"
+        + f", at most {MOST_OF_HEAD} of a head" * has_query
+        + f"; {_ASIDE}: mean weight of special tokens and sinks" * any(_asides(one, one.heads) for one in lines.texts)
+    )
+    if len(lines.texts) == 1:
+        (text,) = lines.texts
+        return Page(_title(text, is_random), tuple(_blocks(text)), footnote, reading)
+    blocks = list[Block]()
+    for text, name in zip(lines.texts, texts_names(lines.texts), strict=True):
+        blocks += [Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text)]
+    return Page("", tuple(blocks), footnote, reading)
+
+
+def _title(text: TextLinks, is_random: bool) -> str:
+    if text.look:
+        return title_text(text.look, is_random)
+    best = sorted(text.heads, key=lambda one: -max(link.weight for link in one.links))[:_MOST_IN_TITLE]
+    said = "; ".join(f"{one.name}: {_habit(text, one)}" for one in best)
+    return f"{said}, by chance: the weights are random" if is_random else said
+
+
+def _habit(text: TextLinks, head: HeadLinks) -> str:
+    """Return what words do in a head: "words look mostly at the word before", or its strongest link."""
+    total = sum(link.weight for link in head.links) or 1.0
+    offsets, keys = Counter[int](), Counter[int]()
+    columns = {word: i for i, word in enumerate(text.columns)}
+    for link in head.links:
+        keys[link.key] += link.weight  # type: ignore[assignment]
+        offsets[link.key - link.query] += link.weight  # type: ignore[assignment]
+    if len(head.links) >= _LEAST_LINKS:
+        (offset, by_offset), (key, by_key) = offsets.most_common(1)[0], keys.most_common(1)[0]
+        if text.is_of_one_text and offset in _OFFSETS and by_offset >= _MOSTLY * total:
+            return f"words look mostly at {_OFFSETS[offset]}"
+        if by_key >= _MOSTLY * total and len(columns) > 1:
+            return f"words look mostly at “{word_text(text.keys.texts[key])}”"
+    others = [link for link in head.links if not (text.is_of_one_text and link.query == link.key)]
+    strongest = max(others or head.links, key=lambda link: link.weight)
+    query = word_text(text.queries.texts[strongest.query])
+    key_text = f"“{word_text(text.keys.texts[strongest.key])}”" if others else "itself"
+    return f"“{query}” looks at {key_text} {strongest.weight:.2f}"
+
+
+def _blocks(text: TextLinks) -> list[Block]:
+    if text.look:
+        captions = tuple(f"{one.name} {_best_link(text, one)}" for one in text.heads)
+        panels = [LinkPanel(text.heads, tuple(range(len(text.heads))), captions, _asides(text, text.heads))]
+    else:
+        panels = [
+            LinkPanel((one,), (i,), (one.name,), _asides(text, (one,)), _habit(text, one))
+            for i, one in enumerate(text.heads)
+        ]
+    return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN), Text((_carried(text),), "quiet")]
+
+
+def _best_link(text: TextLinks, head: HeadLinks) -> str:
+    best = max(head.links, key=lambda link: link.weight)
+    name = "itself" if text.is_of_one_text and best.key == best.query else word_text(text.keys.texts[best.key])
+    return f"{name} {best.weight:.2f}"
+
+
+def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return special tokens and sinks that get much weight on average: "[CLS] 36%", and the weight from each head."""
+    each = ((int(j), tuple(float(one.weights[:, j].mean()) for one in heads)) for j in np.flatnonzero(text.aside))
+    means = ((j, weights, sum(weights) / len(weights)) for j, weights in each)
+    return tuple(
+        (f"{word_text(text.keys.texts[j])} {mean:.0%}", weights) for j, weights, mean in means if mean >= _LEAST_ASIDE
+    )
+
+
+def _carried(text: TextLinks) -> str:
+    """Return "53 lines carry 37 to 69% of the weight of a head on words", and heads without lines."""
+    n_lines = sum(len(one.links) for one in text.heads)
+    shares = sorted(one.carried for one in text.heads)
+    low, high = f"{shares[0]:.0%}", f"{shares[-1]:.0%}"
+    share = low if low == high else f"{low[:-1]} to {high}"
+    head = "this head" if len(shares) == 1 else "a head"
+    verb = "carries" if n_lines == 1 else "carry"
+    said = f"{counted(n_lines, 'line')} {verb} {share} of the weight that {head} gives to words"
+    diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
+    return said + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
+
+
+def _table(text: TextLinks) -> Table:
+    columns = (
+        Column("query", align="left", is_key=True),
+        Column("head", align="left", is_key=True),
+        Column("key", align="left"),
+        Column("weight", "{:.2f}".format),
+    )
+    rows = tuple(
+        (word_text(text.queries.texts[link.query]), one.name, word_text(text.keys.texts[link.key]), link.weight)
+        for one in text.heads
+        for link in one.links
+    )
+    return Table(columns, rows)

@@ -1,0 +1,251 @@
+"""Links between words: the weights that are strong enough for a line from a word to a word that it looks at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import counted, is_accepted, parameter, quoted
+from mhaviz.inputs.spans import words_or_tokens
+from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.results.answer import Look, UnansweredError, by_text, is_answerable, word_sides
+from mhaviz.results.attention import head_name
+from mhaviz.results.result import Result, ShortRepr, Source
+from mhaviz.results.spans import SpanSide
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import Attention, AttentionMap
+
+LEAST_WEIGHT = 0.10
+"""Least weight of a link."""
+
+MOST_OF_HEAD = 3
+"""Most links of a head from a single chosen query."""
+
+MOST_HEADS = 8
+"""Most heads of a picture, as many as there are colours."""
+
+_MOST_RANKED = 5  # heads of one query
+_MOST_WORDS = 30  # words of a side, where all queries have links
+_LEAST_CARRIED = 0.2  # least share of a head's weight on words that its links carry
+
+
+@dataclass(frozen=True)
+class Link:
+    """A weight from a word to a word.
+
+    Attributes:
+        query, key: indices of the words among those of their sides.
+        weight: the weight.
+    """
+
+    query: int
+    key: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class HeadLinks(ShortRepr):
+    """Links of one head.
+
+    Attributes:
+        layer, head: indices of the head.
+        weights: float64, (queries, n_keys), weights of the queries that have links, by word.
+        links: the links, query by query, the strongest of each first.
+        carried: share of the weight of these queries on words that the links carry.
+    """
+
+    layer: int
+    head: int
+    weights: NDArray[np.float64]
+    links: tuple[Link, ...]
+    carried: float
+
+    @property
+    def name(self) -> str:
+        """Name of the head, "L3 H5"."""
+        return head_name(self.layer, self.head)
+
+    @property
+    def is_diffuse(self) -> bool:
+        """Whether the links carry less than a fifth of the weight on words, and so say little of it."""
+        return self.carried < _LEAST_CARRIED
+
+
+@dataclass(frozen=True, eq=False)
+class TextLinks(ShortRepr):
+    """Links between the words of one text, or of two.
+
+    Attributes:
+        queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
+        shown: indices of the queries that have links: one, or all words.
+        aside: bool, (n_keys,), special tokens and sinks, to which there are no links.
+        heads: heads with links, the first at most eight.
+        diffuse: heads that are left out, as their links would carry less than a fifth of their weight on words.
+        look: what the only query looks at; None: all words have links.
+        kind, sentence, pass_number, is_recorded: as of ``Look``.
+    """
+
+    queries: Tokens
+    keys: Tokens
+    shown: tuple[int, ...]
+    aside: NDArray[np.bool_]
+    heads: tuple[HeadLinks, ...]
+    diffuse: tuple[HeadLinks, ...] = ()
+    look: Look | None = None
+    kind: Kind = "self"
+    sentence: int | None = None
+    pass_number: int | None = None
+    is_recorded: bool = False
+
+    @property
+    def is_of_one_text(self) -> bool:
+        """Whether queries and keys are the same words."""
+        return self.kind != "cross" and self.queries.texts == self.keys.texts
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Indices of the queries that are words: of one text, all that are not aside."""
+        return tuple(i for i in range(len(self.queries)) if not (self.is_of_one_text and self.aside[i]))
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Indices of the keys that are words."""
+        return tuple(np.flatnonzero(~self.aside).tolist())
+
+
+@dataclass(frozen=True)
+class Lines(Result):
+    """Links between words, of each text."""
+
+    source: Source
+    texts: tuple[TextLinks, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """See ``Result.to_dict``. ``carried``: share of the weight on words, of the queries with lines, that the lines
+        carry; ``aside``: of each special token and sink, its mean weight from these queries."""
+        return {"least_weight": LEAST_WEIGHT, "lines": [_document(text) for text in self.texts]}
+
+
+def lines(attention: "Attention", query: int | str | None = None) -> Lines:
+    """Return the links of heads; see ``Attention.lines``."""
+    if query is not None:
+        return Lines(attention.source, tuple(_of_look(look) for look in attention.answer(query).looks))
+    texts = texts_of(attention)
+    sinks = {id(m): found.keys if found else () for m, found in zip(attention.maps, attention.sinks, strict=True)}
+    return Lines(attention.source, tuple(_of_maps(maps, sinks[id(maps[0])]) for maps in texts))
+
+
+def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
+    """Return the maps of each text, which need not have their weights yet, if all its words may have links.
+
+    Raises:
+        UnansweredError: as ``Attention.lines`` without a query.
+    """
+    one_query = f"; {parameter('query')} WORD has the lines of one" * is_accepted("query")
+    if is_answerable(attention):  # but perhaps too long
+        sides = {axis.tokens for m in attention.maps for axis in (m.rows, m.columns)}
+        words = (SpanSide.of(tokens, words_or_tokens).axis.tokens for tokens in sides)
+        n_words = max(len(of_side) - len(of_side.special) for of_side in words)
+        if n_words > _MOST_WORDS:
+            raise UnansweredError(
+                f"{parameter('form')}: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
+                f"{n_words:,}{one_query}"
+            )
+    texts = by_text(attention, "form")
+    n_heads = max(sum(len(m.heads) for m in maps) for maps in texts)
+    if n_heads > MOST_HEADS:
+        choices = " and ".join(parameter(name) for name in ("layer", "head") if is_accepted(name))
+        raise UnansweredError(
+            f"{parameter('form')}: expected at most {MOST_HEADS} heads, as lines of more cannot be told apart, got "
+            f"{n_heads}; choose by {choices}{one_query}"
+        )
+    return texts
+
+
+def _document(text: TextLinks) -> dict[str, Any]:
+    where = {"sentence": text.sentence, "pass": text.pass_number}
+    asides = np.flatnonzero(text.aside).tolist()
+    heads = [
+        {
+            "layer": one.layer,
+            "head": one.head,
+            "carried": one.carried,
+            "lines": [{"query": link.query, "key": link.key, "weight": link.weight} for link in one.links],
+            "aside": [{"key": j, "weight": float(one.weights[:, j].mean())} for j in asides],
+        }
+        for one in text.heads
+    ]
+    return {
+        **{name: number for name, number in where.items() if number is not None},
+        "kind": text.kind,
+        "queries": text.queries.texts,
+        "keys": text.keys.texts,
+        "shown": text.shown,
+        "heads": heads,
+        "too_diffuse": [{"layer": one.layer, "head": one.head, "carried": one.carried} for one in text.diffuse],
+    }
+
+
+def _of_look(look: Look) -> TextLinks:
+    """Return the links of one query, of the heads that look at their target from it, or else of the strongest."""
+    ranked = (look.ranked or look.heads)[:_MOST_RANKED]
+    every = (_links(one.layer, one.head, one.weights[None], (look.query,), look.aside, MOST_OF_HEAD) for one in ranked)
+    heads = [one for one in every if one.links]
+    on_words = sum(float(one.weights[:, ~look.aside].sum()) for one in heads)
+    if not heads or sum(link.weight for one in heads for link in one.links) < _LEAST_CARRIED * on_words:
+        raise UnansweredError(
+            f"{parameter('query')}: expected a word that gives some word a weight of at least {LEAST_WEIGHT:.2f} in a "
+            f"head, so that lines carry {_LEAST_CARRIED:.0%} of its weight on words, got {quoted(look.word.strip())}"
+        )
+    about = look.kind, look.sentence, look.pass_number, look.is_recorded
+    return TextLinks(look.queries, look.keys, (look.query,), look.aside, tuple(heads), (), look, *about)
+
+
+def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
+    """Return the links of all words in maps of one text; ``sinks``: positions of its sinks."""
+    first = maps[0]
+    rows, columns, queries, keys, aside = word_sides(first, sinks)
+    text = TextLinks(
+        queries, keys, (), aside, (), (), None, first.kind, first.sentence, first.pass_number, first.is_recorded
+    )
+    shown = text.rows
+    heads = [
+        _links(m.layer, head, rows.means(columns.sums(weights), axis=0)[[*shown]], shown, aside)
+        for m in maps
+        for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True)
+    ]
+    clear = tuple(one for one in heads if not one.is_diffuse)
+    diffuse = tuple(one for one in heads if one.is_diffuse)
+    if not clear:
+        best = max(heads, key=lambda one: one.carried)
+        which = best.name if len(heads) == 1 else f"{counted(len(heads), 'head')}, {best.name} most"
+        raise UnansweredError(
+            f"{parameter('form')}: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
+            f"{_LEAST_CARRIED:.0%} of its weight on words, got {which} with {best.carried:.0%}"
+        )
+    about = text.kind, text.sentence, text.pass_number, text.is_recorded
+    return TextLinks(queries, keys, shown, aside, clear, diffuse, None, *about)
+
+
+def _links(
+    layer: int,
+    head: int,
+    weights: NDArray[np.floating],
+    shown: Sequence[int],
+    aside: NDArray[np.bool_],
+    most: int | None = None,
+) -> HeadLinks:
+    """Return the links of a head: of each query, the ``most`` largest weights that are large enough; None: all.
+
+    ``weights``: those of the queries ``shown``, (queries, n_keys).
+    """
+    links = list[Link]()
+    on_words = np.where(aside, 0.0, weights)
+    for query, row in zip(shown, on_words, strict=True):
+        best = np.argsort(-row, kind="stable")[:most].tolist()
+        links += [Link(query, j, float(row[j])) for j in best if row[j] >= LEAST_WEIGHT]
+    carried = sum(link.weight for link in links) / (float(on_words.sum()) or 1.0)
+    return HeadLinks(layer, head, weights.astype(np.float64), tuple(links), carried)

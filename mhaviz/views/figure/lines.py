@@ -1,0 +1,262 @@
+"""Lines between two columns of words, in panels side by side, with a colour for each head."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+
+from mhaviz.pages.blocks import LinkPanel, Links
+from mhaviz.pages.colormaps import HEADS
+from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.figure.measuring import fit_text, wrap
+from mhaviz.views.figure.part import Part
+from mhaviz.views.figure.sheet import FAINT, FOOT_LINE, INK, QUIET, Sheet
+from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
+from mhaviz.views.style import Style
+from mhaviz.views.tiles.lines import Line, LinesLayout, Row, lay_out
+
+_ROW, _CAPTION, _UNDER_CAPTIONS = 0.155, 0.16, 0.06  # inches: a row of words, a line of captions, a gap below these
+_SQUARE, _BESIDE, _BETWEEN = 0.08, 0.05, 0.16  # inches: colour of a head; beside words and squares; between captions
+_GUTTER, _OVER_ROW, _OVER_NOTES = 0.22, 0.22, 0.08  # inches between panels, across and down; above notes
+_LEAST, _USUAL, _ALONE = 0.55, 1.5, 2.6  # inches of lines: least beside other panels, usual, and of a single panel
+_OF_LABELS = 0.36  # most share of a panel's width for the words of a side
+_OVER_BARS, _BAR, _BETWEEN_BARS, _BETWEEN_KEYS = 0.05, 0.04, 0.012, 0.04  # inches of bars of special tokens and sinks
+_GROUND, _OF_BARS = "#f1eeea", 0.55  # colour of the rest of a bar, and opacity of bars
+_THIN, _THICKER = 0.5, 3.2  # points of a line's width: at weight 0, and more at weight 1
+_PALE, _DARKER = 0.25, 0.75  # opacity of a line: at weight 0, and more at weight 1
+_BEND = 0.45  # control points of a line: share of its way from its ends
+
+
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """A panel that has been laid out.
+
+    Attributes:
+        panel: the panel.
+        layout: places of words and lines.
+        lefts, rights: texts of the rows.
+        asides: texts of special tokens and sinks, which have bars, and the name of all.
+        sides: inches of the words at the left and at the right.
+    """
+
+    panel: LinkPanel
+    layout: LinesLayout
+    lefts: tuple[str, ...]
+    rights: tuple[str, ...]
+    asides: tuple[str, ...]
+    aside: str
+    sides: tuple[float, float]
+
+    @property
+    def bars_height(self) -> float:
+        """Height of the bars in inches."""
+        return sum(_OVER_BARS * (not i) + self.key_height for i in range(len(self.asides)))
+
+    @property
+    def key_height(self) -> float:
+        """Height of the bars of a special token or sink."""
+        return max(len(self.panel.heads) * (_BAR + _BETWEEN_BARS) + _BETWEEN_KEYS, _ROW)
+
+    @property
+    def height(self) -> float:
+        """Height in inches without captions."""
+        return _ROW * self.layout.rows + self.bars_height
+
+
+@dataclass(frozen=True, eq=False)
+class LinesPart(Part):
+    """Panels of lines that have been measured.
+
+    Attributes:
+        panels: the panels.
+        across: number of panels side by side.
+        inches: width of a panel.
+        fonts: fonts of the figure.
+        notes: text below the panels.
+    """
+
+    panels: tuple[_Panel, ...]
+    across: int
+    inches: float
+    fonts: Fonts
+    notes: str
+
+    after = 0.02
+    is_picture = True
+
+    @property
+    def width(self) -> float:
+        """Width in inches."""
+        return self.across * self.inches + (self.across - 1) * _GUTTER
+
+    def height(self, room: float) -> float:
+        """Return the height in inches."""
+        rows = list(self._rows())
+        of_panels = sum(self._row_height(row) for row in rows) + _OVER_ROW * (len(rows) - 1)
+        return of_panels + _OVER_NOTES + FOOT_LINE * len(self._notes(room))
+
+    def _notes(self, room: float) -> list[str]:
+        return wrap(self.notes, room / DRAWN_WIDER, SMALL) if self.notes else []
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """Draw the panels with the top left corner at (x, y)."""
+        for row in self._rows():
+            above = max(map(self._above, row))
+            for i, panel in enumerate(row):
+                left = x + i * (self.inches + _GUTTER)
+                self._draw_captions(sheet, panel, left, y)
+                self._draw_panel(sheet, panel, left, y + above)
+            y += self._row_height(row) + _OVER_ROW
+        y += _OVER_NOTES - _OVER_ROW
+        for i, line in enumerate(self._notes(room)):
+            sheet.write(x, y + FOOT_LINE * (i + 0.5), line, SMALL, colour=QUIET)
+
+    def _rows(self) -> Iterator[tuple[_Panel, ...]]:
+        for i in range(0, len(self.panels), self.across):
+            yield self.panels[i : i + self.across]
+
+    def _row_height(self, row: Sequence[_Panel]) -> float:
+        return max(map(self._above, row)) + max(panel.height for panel in row)
+
+    def _captions(self, panel: LinkPanel) -> list[list[tuple[int, float, str]]]:
+        """Return the lines of the captions: of each, the number of its head, its place and its text."""
+        lines, x = [list[tuple[int, float, str]]()], 0.0
+        for i, caption in enumerate(panel.captions):
+            most = (self.inches - _SQUARE - _BESIDE) / DRAWN_WIDER
+            text = fit_text(self.fonts.shown(caption), most, SMALL, self.fonts.families)
+            wide = _SQUARE + _BESIDE + self.fonts.width(text, SMALL) * DRAWN_WIDER
+            if lines[-1] and x + wide > self.inches:
+                lines.append([])
+                x = 0.0
+            lines[-1].append((i, x, text))
+            x += wide + _BETWEEN
+        return lines
+
+    def _note(self, panel: LinkPanel) -> list[str]:
+        room = self.inches / DRAWN_WIDER
+        return wrap(self.fonts.shown(panel.note), room, SMALL, self.fonts.families) if panel.note else []
+
+    def _above(self, panel: _Panel) -> float:
+        """Return the inches of captions."""
+        lines = len(self._captions(panel.panel)) * _CAPTION + len(self._note(panel.panel)) * FOOT_LINE
+        return lines + _UNDER_CAPTIONS
+
+    def _draw_captions(self, sheet: Sheet, panel: _Panel, x: float, y: float) -> None:
+        for captions in self._captions(panel.panel):
+            middle = y + _CAPTION / 2
+            for i, left, text in captions:
+                square = (x + left, middle - _SQUARE / 2), _SQUARE, _SQUARE
+                sheet.page.add_patch(Rectangle(*square, facecolor=_colour(panel.panel, i), linewidth=0))
+                sheet.write(x + left + _SQUARE + _BESIDE, middle, text, SMALL, vertical="center_baseline")
+            y += _CAPTION
+        for line in self._note(panel.panel):
+            sheet.write(x, y + FOOT_LINE / 2, line, SMALL, colour=QUIET, vertical="center_baseline")
+            y += FOOT_LINE
+
+    def _draw_panel(self, sheet: Sheet, panel: _Panel, x: float, y: float) -> None:
+        begin, end = x + panel.sides[0], x + self.inches - panel.sides[1]
+        is_alone = len({line.link.query for line in panel.layout.lines}) == 1
+        for row, text in zip(panel.layout.left, panel.lefts, strict=True):
+            self._write(sheet, row, begin - _BESIDE, y, text, is_right=True, bold=is_alone and row.has_line)
+        for row, text in zip(panel.layout.right, panel.rights, strict=True):
+            self._write(sheet, row, end + _BESIDE, y, text)
+        for line in panel.layout.lines:
+            self._draw_line(sheet, line, begin, end, y, _colour(panel.panel, line.head))
+        top = y + _ROW * panel.layout.rows + _OVER_BARS
+        for i, (text, (_, weights)) in enumerate(zip(panel.asides, panel.panel.asides, strict=True)):
+            self._draw_bars(sheet, panel, (begin, end, top), ("" if i else panel.aside, text), weights)
+            top += panel.key_height
+
+    def _write(
+        self, sheet: Sheet, row: Row, x: float, y: float, text: str, is_right: bool = False, bold: bool = False
+    ) -> None:
+        colour = INK if row.has_line else QUIET if row.is_folded else FAINT
+        size = SMALL if row.is_folded else BODY
+        where = x, y + _ROW * row.y, text, size
+        align = "right" if is_right else "left"
+        sheet.write(*where, colour=colour, bold=bold, align=align, vertical="center_baseline")  # type: ignore[arg-type]
+
+    def _draw_line(self, sheet: Sheet, line: Line, begin: float, end: float, y: float, colour: str) -> None:
+        """Draw a line as a Bézier curve that is level at both ends."""
+        bend, first, last = _BEND * (end - begin), y + _ROW * line.begin, y + _ROW * line.end
+        points = [(begin, first), (begin + bend, first), (end - bend, last), (end, last)]
+        path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+        weight = min(line.link.weight, 1.0)
+        width, alpha = (_THIN + _THICKER * weight) * sheet.zoom, _PALE + _DARKER * weight
+        sheet.page.add_patch(
+            PathPatch(path, facecolor="none", edgecolor=colour, linewidth=width, alpha=alpha, capstyle="round")
+        )
+
+    def _draw_bars(
+        self,
+        sheet: Sheet,
+        panel: _Panel,
+        place: tuple[float, float, float],
+        texts: tuple[str, str],
+        weights: Sequence[float],
+    ) -> None:
+        """Draw what each head gives a special token or sink as a bar from the right; all of the line is 1."""
+        begin, end, top = place
+        room = panel.key_height
+        y = top + (room - _BETWEEN_KEYS - len(weights) * (_BAR + _BETWEEN_BARS)) / 2
+        for i, weight in enumerate(weights):
+            across = (end - begin) * min(weight, 1.0)
+            sheet.page.add_patch(Rectangle((begin, y), end - begin, _BAR, facecolor=_GROUND, linewidth=0))
+            bar = (end - across, y), across, _BAR
+            sheet.page.add_patch(Rectangle(*bar, facecolor=_colour(panel.panel, i), alpha=_OF_BARS, linewidth=0))
+            y += _BAR + _BETWEEN_BARS
+        middle = top + (room - _BETWEEN_KEYS) / 2
+        before, after = texts
+        sheet.write(end + _BESIDE, middle, after, SMALL, colour=QUIET, vertical="center_baseline")
+        sheet.write(begin - _BESIDE, middle, before, SMALL, colour=QUIET, align="right", vertical="center_baseline")
+
+
+def _colour(panel: LinkPanel, head: int) -> str:
+    return HEADS[panel.colours[head]]
+
+
+def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
+    """Measure panels in the width of the page: as many side by side as have room for their words and lines."""
+    n_panels, room = len(block.panels), style.most_across
+    drawn = [(panel, lay_out(block.text, panel.heads)) for panel in block.panels]
+    asides = [tuple(fonts.shown(text) for text, _ in panel.asides) for panel in block.panels]
+    texts = [_texts(block, layout, fonts) for _, layout in drawn]
+    wide = [
+        max(max(fonts.width(text, BODY, bold=True) for text in column) * DRAWN_WIDER + _BESIDE for column in columns)
+        for columns in (
+            [(*left, block.aside) for left, _ in texts],
+            [(*right, *bars) for (_, right), bars in zip(texts, asides, strict=True)],
+        )
+    ]
+    is_free = math.isinf(room)
+    lines = (_ALONE if n_panels == 1 else _USUAL) if is_free else _LEAST
+    room = style.across if is_free else room
+    most = max(int((room + _GUTTER) / (sum(wide) + lines + _GUTTER)), 1)
+    across = math.ceil(n_panels / math.ceil(n_panels / most))
+    inches = min(sum(wide) + lines, room) if is_free else (room - (across - 1) * _GUTTER) / across
+    sides = wide[0], wide[1]
+    if sum(wide) > inches - _LEAST:
+        sides = min(wide[0], _OF_LABELS * inches), min(wide[1], _OF_LABELS * inches)
+    panels = []
+    for (panel, layout), (left, right), bars in zip(drawn, texts, asides, strict=True):
+        cut = [
+            tuple(fit_text(text, (side - _BESIDE) / DRAWN_WIDER, BODY, fonts.families) for text in column)
+            for column, side in ((left, sides[0]), (right, sides[1]))
+        ]
+        fitted = (fit_text(text, (sides[1] - _BESIDE) / DRAWN_WIDER, SMALL, fonts.families) for text in bars)
+        panels.append(_Panel(panel, layout, cut[0], cut[1], tuple(fitted), block.aside, sides))
+    return LinesPart(tuple(panels), across, inches, fonts, block.notes)
+
+
+def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the texts of the rows of both columns."""
+    sides = (layout.left, block.text.queries), (layout.right, block.text.keys)
+    labels = ((rows, fonts.labels(tokens.texts, 0, tokens.counts)) for rows, tokens in sides)
+    left, right = (tuple(_row_text(row, of_words) for row in rows) for rows, of_words in labels)
+    return left, right
+
+
+def _row_text(row: Row, labels: Sequence[str]) -> str:
+    return f"⋮ {row.n_words:,} words" if row.is_folded else labels[row.word]
