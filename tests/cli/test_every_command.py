@@ -92,7 +92,7 @@ WRONG = [  # what cannot be done, and how the message begins
     ("heatmap 'a b a' {} --query 1 --as answer --mean --show norms", "--query: layer 0, self, norm: expected weights"),
     ("heatmap 'a b a c' {} --query c --size 2", "--query: layer 0, self: expected the weights of single tokens, got "),
     ("heatmap 'a b a' {} --query b --vmax 1", "--vmax is for maps; leave it out, or add --as map"),
-    ("heatmap 'a b a' {} --as map", "--as is for one query; add --query WORD"),
+    ("heatmap 'a b a' {} --as answer", "--as answer is for one query; add --query WORD"),
     (
         "heatmap 'a b a' {} --query 1 --as map --size 1",
         "--query: query 1 shares a cell with others; give --window 1",

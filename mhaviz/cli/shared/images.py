@@ -12,7 +12,7 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
-from mhaviz.cli.shared.queries import As, deliver_query, require_query
+from mhaviz.cli.shared.queries import As, deliver_form, require_query
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
@@ -90,7 +90,5 @@ class ImageOptions:
         if self.image is not None:
             over = partial(attention.over_image, self.image, self.query, grid=self.grid)
             delivery.deliver_beside(lambda: attention, "the maps without the image", over, style)
-        elif self.query is not None:
-            deliver_query(attention, self.query, self.form, delivery, style)
         else:
-            delivery.deliver(attention, style)
+            deliver_form(attention, self.query, self.form, delivery, style)

@@ -1,9 +1,9 @@
-"""One query of attention maps: what its word looks at, or a map with a row for each head."""
+"""Forms of attention: what the word of a query looks at, lines between words, or a map with a row for each head."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from mhaviz.results.result import Result
     from mhaviz.views.style import Style
 
-Form = Literal["answer", "map"]
+Form = Literal["answer", "lines", "map"]
 As = Annotated[
     Form | None,
     typer.Option(
         "--as",
-        metavar="|".join(Form.__args__),
-        help="With --query: an answer (the default), or a map.",
+        metavar="FORM",
+        help="answer (the default with --query), lines or map (else).",
         show_default=False,
     ),
 ]
 
-_FORMS: "dict[Form, Callable[[Attention, str], Result]]" = {
+_FORMS: "dict[Form, Callable[[Attention, Any], Result]]" = {
     "answer": lambda attention, query: attention.answer(query),
-    "map": lambda attention, query: attention.of_query(query),
+    "lines": lambda attention, query: attention.lines(query),
+    "map": lambda attention, query: attention if query is None else attention.of_query(query),
 }
 
 
@@ -40,8 +41,8 @@ _LOOKS = [option_name(one.name) for one in fields(ColourOptions)]  # that answer
 
 def require_query(query: str | None, form: Form | None) -> None:
     """Raise ArgumentError if the form of a query is chosen, but no query."""
-    if form is not None and query is None:
-        raise ArgumentError(f"{option_name('form')} is for one query; add --query WORD")
+    if form == "answer" and query is None:
+        raise ArgumentError(f"{option_name('form')} answer is for one query; add --query WORD")
 
 
 def require_looks(style: "Style") -> None:
@@ -50,31 +51,36 @@ def require_looks(style: "Style") -> None:
         raise ArgumentError(f"{others[0]} is for maps; leave it out, or add {option_name('form')} map")
 
 
-def require_answer(attention: "Attention", query: str) -> None:
-    """Raise ArgumentError if maps, which need not have weights yet, cannot answer what a word looks at."""
+def require_form(attention: "Attention", query: str | None) -> None:
+    """Raise ArgumentError if maps, which need not have weights yet, cannot answer what a word looks at, or, without a
+    query, have no lines between all words."""
     from mhaviz.results.answer import texts_with
+    from mhaviz.results.lines import texts_of
 
     with _advising_map():
-        texts_with(attention, query)
+        if query is None:
+            texts_of(attention)
+        else:
+            texts_with(attention, query)
 
 
-def deliver_query(
+def deliver_form(
     attention: "Attention",
-    query: str,
+    query: str | None,
     form: Form | None,
     delivery: Delivery,
     style: "Style",
     notice: str | None = None,
 ) -> None:
-    """Save and show one query of maps in its form: by default as an answer, where they can tell. Files of maps have its
-    map in any form.
+    """Save and show maps, or one query of them, in a form: by default a query as an answer, where they can tell. Files
+    of maps have maps in any form.
 
     Raises:
-        ArgumentError: as ``Attention.answer`` and ``Attention.of_query``.
+        ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
     from mhaviz.results.answer import is_answerable
 
-    form = form or ("answer" if is_answerable(attention) else "map")
+    form = form or ("answer" if query is not None and is_answerable(attention) else "map")
     if form != "map":
         require_looks(style)
     with _advising_map():
@@ -82,7 +88,8 @@ def deliver_query(
     if form == "map":
         delivery.deliver(result, style, notice)
         return
-    delivery.deliver_beside(lambda: attention.of_query(query), "the map of the query", lambda: result, style, notice)
+    what = "the maps" if query is None else "the map of the query"
+    delivery.deliver_beside(lambda: _FORMS["map"](attention, query), what, lambda: result, style, notice)
 
 
 @contextmanager
