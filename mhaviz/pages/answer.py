@@ -1,14 +1,16 @@
 """Page of an answer: what a word looks at in a line, its text shaded by its mean weights, and a bar for each head."""
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
-from mhaviz.pages.labels import quoted
+from mhaviz.pages.labels import bare, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.answer import Answer, HeadLook, Look
@@ -46,7 +48,7 @@ def answer_page(answer: Answer) -> Page:
 def title_text(look: Look, is_random: bool = False) -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
     heads, or that none is strong."""
-    said = f"“{word_text(look.word)}” looks {_where_text(look)}"
+    said = f"“{_names_of(look.queries)[look.query]}” looks {_where_text(look)}"
     return f"{said}, by chance: the weights are random" if is_random else said
 
 
@@ -55,12 +57,12 @@ def _where_text(look: Look) -> str:
         return "only where other words look, too"
     first = ranked[0]
     if first.weight < _STRONG:
-        target = word_text(look.keys.texts[first.target])
+        target = _names_of(look.keys)[first.target]
         return f"at no other word strongly: at most {first.weight:.2f}, at “{target}” in {_head(first)}"
     named = dict[str, HeadLook]()
     for one in ranked:
         if one.weight >= max(_STRONG, _OF_FIRST * first.weight):
-            named.setdefault(word_text(look.keys.texts[one.target]), one)
+            named.setdefault(_names_of(look.keys)[one.target], one)
     return "at " + " and ".join(f"“{word}” ({_head(one)} {one.weight:.2f})" for word, one in [*named.items()][:2])
 
 
@@ -70,7 +72,7 @@ def mean_text(look: Look) -> str:
     strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
     words = ", ".join(f"{_named(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
-    taken = ", ".join(f"{word_text(look.keys.texts[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
+    taken = ", ".join(f"{_names_of(look.keys)[j]} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
     heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
     return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
@@ -78,14 +80,19 @@ def mean_text(look: Look) -> str:
 
 def not_ranked_text(look: Look) -> str:
     """Return "not ranked: L0 H2 because 1.00 (previous word, usually 0.94), …" of strong heads; "" without any."""
-    strong = [one for one in look.not_ranked if one.weight >= _STRONG][:_MOST_NOT_RANKED]
+    strong = _strong_elsewhere(look)
     each = (f"{_head(one)} {_named(look, one.target)} {one.weight:.2f} ({_why(look, one)})" for one in strong)
     return f"not ranked: {', '.join(each)}" if strong else ""
 
 
-def word_text(word: str) -> str:
-    """Return a word for a text, escaped and shortened."""
-    return quoted(word, _NAME)
+@lru_cache(maxsize=8)
+def _names_of(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
+    """Return a name for each word, escaped and shortened; those of a text that has it more than once have the position
+    of their first token, "the #28", as an option takes it."""
+    positions = [of_word[0][0] for of_word in words.ranges] or range(len(words))
+    counts = Counter(map(bare, words.texts))
+    suffixes = (f" #{i}" * (counts[bare(text)] > 1) for i, text in zip(positions, words.texts, strict=True))
+    return tuple(quoted(text, cells - len(suffix)) + suffix for text, suffix in zip(words.texts, suffixes, strict=True))
 
 
 def texts_names(looks: "Sequence[Look | TextLinks]") -> list[str]:
@@ -119,10 +126,12 @@ def _blocks(look: Look) -> list[Block]:
 def _shaded(look: Look) -> Shaded:
     """Return the text of the keys, without its special tokens; sinks are not shaded."""
     texts, special, itself = look.keys.texts, set(look.keys.special), look.itself
+    named = {one.target for one in (*_drawn_heads(look), *_strong_elsewhere(look))}
+    names = _names_of(look.keys)
     have_blanks = any(text[:1].isspace() for text in texts)
     words = tuple(
         Word(
-            word_text(text),
+            names[j] if j in named else quoted(text, _NAME),
             None if look.aside[j] else float(look.shares[j]),
             not have_blanks or text[:1].isspace() or j - 1 in special,
             j == itself,
@@ -140,7 +149,7 @@ def _shaded(look: Look) -> Shaded:
 
 
 def _bars(look: Look) -> Bars:
-    heads = (look.ranked or look.heads)[:_MOST_HEADS]
+    heads = _drawn_heads(look)
     mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
     bars = (Bar(_head(one), _slices(look, one.weights, one.target), f"others {_others(one):.2f}") for one in heads)
     columns = (
@@ -160,9 +169,18 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     order = sorted(np.flatnonzero(~look.aside).tolist(), key=lambda j: (j != target, -on_words[j]))[:_SLICES]
     named = [Slice(_named(look, j, _LONGEST), float(on_words[j]), _kind(look, j)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
-    names = [word_text(look.keys.texts[j]) for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
+    names = [_names_of(look.keys)[j] for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
     listed = " + ".join(names[:_MOST_WORDS]) + " + …" * (len(names) > _MOST_WORDS)
     return (*named, rest, Slice(listed, float(weights[look.aside].sum()), "aside"))
+
+
+def _drawn_heads(look: Look) -> tuple[HeadLook, ...]:
+    return (look.ranked or look.heads)[:_MOST_HEADS]
+
+
+def _strong_elsewhere(look: Look) -> list[HeadLook]:
+    """Return the strongest heads that look at a word from any word."""
+    return [one for one in look.not_ranked if one.weight >= _STRONG][:_MOST_NOT_RANKED]
 
 
 def _kind(look: Look, key: int) -> Literal["word", "itself"]:
@@ -170,7 +188,7 @@ def _kind(look: Look, key: int) -> Literal["word", "itself"]:
 
 
 def _named(look: Look, key: int, cells: int = _NAME) -> str:
-    return "itself" if key == look.itself else quoted(look.keys.texts[key], cells)
+    return "itself" if key == look.itself else _names_of(look.keys, cells)[key]
 
 
 def _pieces(look: Look, key: int) -> str:

@@ -130,6 +130,15 @@ def test_titles(weights, details, title):
     assert answer_page(answered(made(weights), **details)).title == title
 
 
+def test_words_that_occur_twice_have_their_positions():
+    keys = ["He", " did", "n't", " see", " it", " but", " it", "."]
+    strong = np.pad(STRONG, ((0, 0), (0, 1), (1, 0)), constant_values=1)  # of the second piece, 23.5 of 30.5 to "it"
+    page = answer_page(answered(made(strong, keys), query="n't"))
+    assert page.title == "“didn't” looks at “it #6” (L0 H0 0.45)"
+    shaded = next(block for block in page.blocks if hasattr(block, "words"))
+    assert [word.text for word in shaded.words] == ["He", "didn't", "see", "it", "but", "it #6", "."]
+
+
 def test_each_text_that_has_the_word_is_answered():
     maps = (made(STRONG, sentence=0), made(STRONG, "tuvwxyz", sentence=1), made(STRONG, "abxcdef", sentence=2))
     answer = answered(*maps)
