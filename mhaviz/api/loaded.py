@@ -268,9 +268,10 @@ class LoadedModel:
             attention = attention.by(by) if by is not None and show == "rollout" else attention
             if hide_special and not crops:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
-            check(attention)
             attention = attention if query is None else attention.of_query(query)
-            return attention.mean() if mean else attention
+            attention = attention.mean() if mean else attention
+            check(attention)
+            return attention
 
         if show == "rollout":
             finished(outline(model, inputs, None, quantity=ROLLOUT))

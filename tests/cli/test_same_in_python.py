@@ -21,6 +21,8 @@ STUDIES = [
     ("heatmap 'a b c' --n-heads 2", lambda: package.load(n_heads=2).attend("a b c")),
     ("heatmap 'a b c' --query b --mean", lambda: package.attend("random", "a b c").of_query("b").mean()),
     ("heatmap 'a b c d' --query b", lambda: package.attend("random", "a b c d").answer("b")),
+    ("heatmap 'a b c d' --head 1 --as lines", lambda: package.attend("random", "a b c d", head=1).lines()),
+    ("heatmap 'a b c d' --query b --as lines", lambda: package.attend("random", "a b c d").lines("b")),
     ("heatmap 'a b c' --query b --as map", lambda: package.attend("random", "a b c", query="b")),
     ("heatmap --model translation 'the small black cat'", lambda: package.attend(*TRANSLATED)),
     ("explain 'a b c' --token b", lambda: package.explain("random", "a b c", "b")),

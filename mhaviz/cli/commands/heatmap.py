@@ -89,7 +89,7 @@ def heatmap(
     is_other = query is None or show != "weights" or mean or hide_special or long.window is not None
     is_map = form == "map" or (form is None and is_other)
     if not is_map:
-        require_looks(style)
+        require_looks(style, form or "answer")
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))

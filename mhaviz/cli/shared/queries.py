@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mhaviz.cli.command import given
-from mhaviz.cli.shared.appearance import ColourOptions
+from mhaviz.cli.shared.appearance import ColourOptions, PictureOptions
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.errors import ArgumentError
@@ -36,7 +36,10 @@ _FORMS: "dict[Form, Callable[[Attention, Any], Result]]" = {
 }
 
 
-_LOOKS = [option_name(one.name) for one in fields(ColourOptions)]  # that answers have
+_LOOKS: dict[Form, list[str]] = {  # all but those of maps alone
+    "answer": [option_name(one.name) for one in fields(ColourOptions)],
+    "lines": [option_name(name) for name in (*(one.name for one in fields(PictureOptions)), "positions")],
+}
 
 
 def require_query(query: str | None, form: Form | None) -> None:
@@ -45,9 +48,9 @@ def require_query(query: str | None, form: Form | None) -> None:
         raise ArgumentError(f"{option_name('form')} answer is for one query; add --query WORD")
 
 
-def require_looks(style: "Style") -> None:
-    """Raise ArgumentError if a look is chosen that only maps have."""
-    if others := [name for name in given(style) if name not in _LOOKS]:
+def require_looks(style: "Style", form: Form) -> None:
+    """Raise ArgumentError if a look is chosen that a form does not have, but maps."""
+    if others := [name for name in given(style) if name not in _LOOKS.get(form, [name])]:
         raise ArgumentError(f"{others[0]} is for maps; leave it out, or add {option_name('form')} map")
 
 
@@ -81,8 +84,7 @@ def deliver_form(
     from mhaviz.results.answer import is_answerable
 
     form = form or ("answer" if query is not None and is_answerable(attention) else "map")
-    if form != "map":
-        require_looks(style)
+    require_looks(style, form)
     with _advising_map():
         result = _FORMS[form](attention, query)
     if form == "map":
