@@ -46,7 +46,7 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
     Raises:
         ArgumentError: the tokens have no names; most of the text has no blanks between words, such as Chinese.
     """
-    if _are_nameless(tokens):
+    if are_nameless(tokens):
         first = f", such as {quoted(tokens.texts[0])}" if len(tokens) else ""
         raise ArgumentError(
             f"{parameter('by')}: expected names of tokens, to know where words begin, got positions{first}; give a "
@@ -65,7 +65,7 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
 
 def words_or_tokens(tokens: Tokens) -> tuple[Span, ...]:
     """Return the words of a text as ``words`` does; each token where these are not known, and spans as they are."""
-    if not tokens.ranges and not _are_nameless(tokens) and tokens.grid is None:
+    if not tokens.ranges and not are_nameless(tokens) and tokens.grid is None:
         spans, unspaced = _words(tokens)
         if not unspaced:
             return spans
@@ -166,7 +166,8 @@ def _in_one_word(tokens: Tokens) -> set[int]:
     return {i for i in range(1, len(numbers)) if numbers[i] == numbers[i - 1] >= 0}
 
 
-def _are_nameless(tokens: Tokens) -> bool:
+def are_nameless(tokens: Tokens) -> bool:
+    """Return whether the labels only number the tokens, as in a recorded program that does not tell their texts."""
     return not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts))
 
 

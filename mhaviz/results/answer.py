@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.inputs.spans import words_or_tokens
+from mhaviz.inputs.spans import are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.axis import require_single
 from mhaviz.results.quantity import WEIGHT
@@ -141,9 +141,12 @@ def answer(attention: "Attention", query: int | str) -> Answer:
 
 
 def is_answerable(attention: "Attention") -> bool:
-    """Return whether the maps are of the weights of single heads, and of all tokens of a text, though they may be
+    """Return whether the maps are of the weights of single heads, of all tokens of a text that is known; they may be
     pooled."""
-    return all(_has_weights(m) and not _is_of_image(m) and not _is_part(m) for m in attention.maps)
+    sides = [axis.tokens for m in attention.maps for axis in (m.rows, m.columns)]
+    return not any(map(are_nameless, sides)) and all(
+        _has_weights(m) and not _is_of_image(m) and not _is_part(m) for m in attention.maps
+    )
 
 
 def by_text(attention: "Attention", option: str = "query") -> "list[list[AttentionMap]]":

@@ -143,6 +143,8 @@ def test_each_text_that_has_the_word_is_answered():
     maps = (made(STRONG, sentence=0), made(STRONG, "tuvwxyz", sentence=1), made(STRONG, "abxcdef", sentence=2))
     answer = answered(*maps)
     assert [(look.sentence, look.query) for look in answer.looks] == [(0, 2), (2, 3)]
+    passes = [made(STRONG, pass_number=n) for n in (0, 5)]
+    assert answer_page(answered(*passes)).blocks[0].lines == ("pass 0: “c” looks at “f” (L0 H0 0.80)",)
     headings = [block.lines[0] for block in answer_page(answer).blocks if getattr(block, "style", "") == "heading"]
     assert headings[0] == "sentence 0: “c” looks at “f” (L0 H0 0.80)"
     assert len(headings) == 2

@@ -172,6 +172,10 @@ def test_on_the_command_line(mhaviz, tmp_path):
     assert mhaviz("show", str(path), "--query", "#1", "--as", "map", "-qo", files[1]).status == 0
     of_files = [{name: x.tolist() for name, x in np.load(file).items() if name.endswith("self")} for file in files]
     assert of_files[0] == of_files[1], "data files have the map in any form"
+    array = tmp_path / "array.npy"
+    np.save(array, whole)
+    shown = json.loads(mhaviz("show", str(array), "--query", "1", "--json").out)
+    np.testing.assert_allclose(np.array(shown["maps"][0]["weights"])[:, 0], whole[:, 1], rtol=1e-6)
     mean = json.loads(mhaviz("heatmap", "a b c b", "--mean", "--query", "c", "--json").out)["maps"][0]
     np.testing.assert_allclose(np.array(mean["weights"])[0, 0], whole[:, 2].mean(axis=0), rtol=1e-6)
     refused = mhaviz("heatmap", "a b c b", "--query", "b")

@@ -11,7 +11,7 @@ from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option
 from mhaviz.cli.shared.parsing import parse_window, parsed
-from mhaviz.cli.shared.queries import As, deliver_form, require_form, require_looks, require_query
+from mhaviz.cli.shared.queries import As, deliver_form, require_form, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
 from mhaviz.pages.registry import MAP_SUFFIXES
 
@@ -86,10 +86,6 @@ def heatmap(
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form)
-    is_other = query is None or show != "weights" or mean or hide_special or long.window is not None
-    is_map = form == "map" or (form is None and is_other)
-    if not is_map:
-        require_looks(style, form or "answer")
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
@@ -106,15 +102,11 @@ def heatmap(
             pool=long.pool,
             size=long.size,
             window=long.window,
-            query=query if is_map else None,
             mean=mean,
             by=by,
-            check=(lambda attention: None) if is_map else partial(require_form, query=query),
+            check=partial(require_form, query=query, form=form, style=style),
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
-    if is_map:
-        delivery.deliver(attention, style, notice)
-    else:
-        deliver_form(attention, query, form, delivery, style, notice)
+    deliver_form(attention, query, form, delivery, style, notice)

@@ -54,12 +54,24 @@ def require_looks(style: "Style", form: Form) -> None:
         raise ArgumentError(f"{others[0]} is for maps; leave it out, or add {option_name('form')} map")
 
 
-def require_form(attention: "Attention", query: str | None) -> None:
-    """Raise ArgumentError if maps, which need not have weights yet, cannot answer what a word looks at, or, without a
-    query, have no lines between all words."""
+def form_of(attention: "Attention", query: str | None, form: Form | None) -> Form:
+    """Return the form of these maps: unless it is chosen, an answer to a query, where they can tell."""
+    from mhaviz.results.answer import is_answerable
+
+    return form or ("answer" if query is not None and is_answerable(attention) else "map")
+
+
+def require_form(attention: "Attention", query: str | None, form: Form | None, style: "Style") -> None:
+    """Raise ArgumentError if maps, which need not have weights yet, have no such query, or cannot answer what it looks
+    at though they are to, or, without a query, have no lines between all words."""
     from mhaviz.results.answer import texts_with
     from mhaviz.results.lines import texts_of
 
+    form = form_of(attention, query, form)
+    require_looks(style, form)
+    if form == "map":
+        _FORMS[form](attention, query)
+        return
     with _advising_map():
         if query is None:
             texts_of(attention)
@@ -81,9 +93,7 @@ def deliver_form(
     Raises:
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
-    from mhaviz.results.answer import is_answerable
-
-    form = form or ("answer" if query is not None and is_answerable(attention) else "map")
+    form = form_of(attention, query, form)
     require_looks(style, form)
     with _advising_map():
         result = _FORMS[form](attention, query)
