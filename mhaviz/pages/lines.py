@@ -1,7 +1,7 @@
 """Page of links between words: lines of the strongest weights, with what they tell in a line."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from mhaviz.errors import counted
 from mhaviz.pages.answer import texts_names, title_text, word_text
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, TextLinks
+from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
 _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
 _MOSTLY, _LEAST_LINKS = 0.6, 3  # least share of the weight of links, and their least number, of what a head does mostly
@@ -40,30 +40,40 @@ def lines_page(lines: Lines) -> Page:
 def _title(text: TextLinks, is_random: bool) -> str:
     if text.look:
         return title_text(text.look, is_random)
-    best = sorted(text.heads, key=lambda one: -max(link.weight for link in one.links))[:_MOST_IN_TITLE]
+    best = sorted(text.heads, key=lambda one: -_strongest(text, one).weight)[:_MOST_IN_TITLE]
     said = "; ".join(f"{one.name}: {_habit(text, one)}" for one in best)
     return f"{said}, by chance: the weights are random" if is_random else said
 
 
 def _habit(text: TextLinks, head: HeadLinks) -> str:
     """Return what words do in a head: "words look mostly at the word before", or its strongest link."""
-    total = sum(link.weight for link in head.links) or 1.0
-    offsets, keys = Counter[int](), Counter[int]()
-    columns = {word: i for i, word in enumerate(text.columns)}
-    for link in head.links:
-        keys[link.key] += link.weight  # type: ignore[assignment]
-        offsets[link.key - link.query] += link.weight  # type: ignore[assignment]
     if len(head.links) >= _LEAST_LINKS:
-        (offset, by_offset), (key, by_key) = offsets.most_common(1)[0], keys.most_common(1)[0]
-        if text.is_of_one_text and offset in _OFFSETS and by_offset >= _MOSTLY * total:
+        offset = _most(head, lambda link: link.key - link.query) if text.is_of_one_text else None
+        if offset in _OFFSETS:
             return f"words look mostly at {_OFFSETS[offset]}"
-        if by_key >= _MOSTLY * total and len(columns) > 1:
+        if (key := _most(head, lambda link: link.key)) is not None:
             return f"words look mostly at “{word_text(text.keys.texts[key])}”"
-    others = [link for link in head.links if not (text.is_of_one_text and link.query == link.key)]
-    strongest = max(others or head.links, key=lambda link: link.weight)
-    query = word_text(text.queries.texts[strongest.query])
-    key_text = f"“{word_text(text.keys.texts[strongest.key])}”" if others else "itself"
-    return f"“{query}” looks at {key_text} {strongest.weight:.2f}"
+    link = _strongest(text, head)
+    name = "itself" if _is_of_itself(text, link) else f"“{word_text(text.keys.texts[link.key])}”"
+    return f"“{word_text(text.queries.texts[link.query])}” looks at {name} {link.weight:.2f}"
+
+
+def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
+    """Return the number that links with most of the weight have in common; None: there is none."""
+    weights = defaultdict[int, float](float)
+    for link in head.links:
+        weights[number(link)] += link.weight
+    most = max(weights, key=weights.__getitem__)
+    return most if weights[most] >= _MOSTLY * sum(weights.values()) else None
+
+
+def _strongest(text: TextLinks, head: HeadLinks) -> Link:
+    """Return the strongest link of a head, of a word to itself only if there are no others."""
+    return max(head.links, key=lambda link: (not _is_of_itself(text, link), link.weight))
+
+
+def _is_of_itself(text: TextLinks, link: Link) -> bool:
+    return text.is_of_one_text and link.query == link.key
 
 
 def _blocks(text: TextLinks) -> list[Block]:
@@ -80,7 +90,7 @@ def _blocks(text: TextLinks) -> list[Block]:
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
     best = max(head.links, key=lambda link: link.weight)
-    name = "itself" if text.is_of_one_text and best.key == best.query else word_text(text.keys.texts[best.key])
+    name = "itself" if _is_of_itself(text, best) else word_text(text.keys.texts[best.key])
     return f"{name} {best.weight:.2f}"
 
 

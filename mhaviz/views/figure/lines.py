@@ -20,7 +20,7 @@ from mhaviz.views.tiles.lines import Line, LinesLayout, Row, lay_out
 _ROW, _CAPTION, _UNDER_CAPTIONS = 0.155, 0.16, 0.06  # inches: a row of words, a line of captions, a gap below these
 _SQUARE, _BESIDE, _BETWEEN = 0.08, 0.05, 0.16  # inches: colour of a head; beside words and squares; between captions
 _GUTTER, _OVER_ROW, _OVER_NOTES = 0.22, 0.22, 0.08  # inches between panels, across and down; above notes
-_LEAST, _USUAL, _ALONE = 0.55, 1.5, 2.6  # inches of lines: least beside other panels, usual, and of a single panel
+_LEAST, _SNUG, _USUAL, _ALONE = 0.55, 0.8, 1.5, 2.6  # inches of lines: least in a given width and in any, usual, alone
 _OF_LABELS = 0.36  # most share of a panel's width for the words of a side
 _OVER_BARS, _BAR, _BETWEEN_BARS, _BETWEEN_KEYS = 0.05, 0.04, 0.012, 0.04  # inches of bars of special tokens and sinks
 _GROUND, _OF_BARS = "#f1eeea", 0.55  # colour of the rest of a bar, and opacity of bars
@@ -230,12 +230,12 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
             [(*right, *bars) for (_, right), bars in zip(texts, asides, strict=True)],
         )
     ]
-    is_free = math.isinf(room)
-    lines = (_ALONE if n_panels == 1 else _USUAL) if is_free else _LEAST
-    room = style.across if is_free else room
-    most = max(int((room + _GUTTER) / (sum(wide) + lines + _GUTTER)), 1)
+    is_free, room = math.isinf(room), style.across
+    least = sum(wide) + (_SNUG if is_free else _LEAST)
+    most = max(int((room + _GUTTER) / (least + _GUTTER)), 1)
     across = math.ceil(n_panels / math.ceil(n_panels / most))
-    inches = min(sum(wide) + lines, room) if is_free else (room - (across - 1) * _GUTTER) / across
+    inches = (room - (across - 1) * _GUTTER) / across
+    inches = min(inches, sum(wide) + (_ALONE if n_panels == 1 else _USUAL)) if is_free else inches
     sides = wide[0], wide[1]
     if sum(wide) > inches - _LEAST:
         sides = min(wide[0], _OF_LABELS * inches), min(wide[1], _OF_LABELS * inches)
