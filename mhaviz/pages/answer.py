@@ -48,7 +48,7 @@ def answer_page(answer: Answer) -> Page:
 def title_text(look: Look, is_random: bool = False) -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
     heads, or that none is strong."""
-    said = f"“{_names_of(look.queries)[look.query]}” looks {_where_text(look)}"
+    said = f"“{word_names(look.queries)[look.query]}” looks {_where_text(look)}"
     return f"{said}, by chance: the weights are random" if is_random else said
 
 
@@ -57,12 +57,12 @@ def _where_text(look: Look) -> str:
         return "only where other words look, too"
     first = ranked[0]
     if first.weight < _STRONG:
-        target = _names_of(look.keys)[first.target]
+        target = word_names(look.keys)[first.target]
         return f"at no other word strongly: at most {first.weight:.2f}, at “{target}” in {_head(first)}"
     named = dict[str, HeadLook]()
     for one in ranked:
         if one.weight >= max(_STRONG, _OF_FIRST * first.weight):
-            named.setdefault(_names_of(look.keys)[one.target], one)
+            named.setdefault(word_names(look.keys)[one.target], one)
     return "at " + " and ".join(f"“{word}” ({_head(one)} {one.weight:.2f})" for word, one in [*named.items()][:2])
 
 
@@ -72,7 +72,7 @@ def mean_text(look: Look) -> str:
     strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
     words = ", ".join(f"{_named(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
-    taken = ", ".join(f"{_names_of(look.keys)[j]} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
+    taken = ", ".join(f"{word_names(look.keys)[j]} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
     heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
     return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
@@ -86,7 +86,7 @@ def not_ranked_text(look: Look) -> str:
 
 
 @lru_cache(maxsize=8)
-def _names_of(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
+def word_names(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
     """Return a name for each word, escaped and shortened; those of a text that has it more than once have the position
     of their first token, "the #28", as an option takes it."""
     positions = [of_word[0][0] for of_word in words.ranges] or range(len(words))
@@ -127,7 +127,7 @@ def _shaded(look: Look) -> Shaded:
     """Return the text of the keys, without its special tokens; sinks are not shaded."""
     texts, special, itself = look.keys.texts, set(look.keys.special), look.itself
     named = {one.target for one in (*_drawn_heads(look), *_strong_elsewhere(look))}
-    names = _names_of(look.keys)
+    names = word_names(look.keys)
     have_blanks = any(text[:1].isspace() for text in texts)
     words = tuple(
         Word(
@@ -169,7 +169,7 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     order = sorted(np.flatnonzero(~look.aside).tolist(), key=lambda j: (j != target, -on_words[j]))[:_SLICES]
     named = [Slice(_named(look, j, _LONGEST), float(on_words[j]), _kind(look, j)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
-    names = [_names_of(look.keys)[j] for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
+    names = [word_names(look.keys)[j] for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
     listed = " + ".join(names[:_MOST_WORDS]) + " + …" * (len(names) > _MOST_WORDS)
     return (*named, rest, Slice(listed, float(weights[look.aside].sum()), "aside"))
 
@@ -188,7 +188,7 @@ def _kind(look: Look, key: int) -> Literal["word", "itself"]:
 
 
 def _named(look: Look, key: int, cells: int = _NAME) -> str:
-    return "itself" if key == look.itself else _names_of(look.keys, cells)[key]
+    return "itself" if key == look.itself else word_names(look.keys, cells)[key]
 
 
 def _pieces(look: Look, key: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.answer import texts_names, title_text, word_text
+from mhaviz.pages.answer import texts_names, title_text, word_names
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
@@ -52,10 +52,10 @@ def _habit(text: TextLinks, head: HeadLinks) -> str:
         if offset in _OFFSETS:
             return f"words look mostly at {_OFFSETS[offset]}"
         if (key := _most(head, lambda link: link.key)) is not None:
-            return f"words look mostly at “{word_text(text.keys.texts[key])}”"
+            return f"words look mostly at “{word_names(text.keys)[key]}”"
     link = _strongest(text, head)
-    name = "itself" if _is_of_itself(text, link) else f"“{word_text(text.keys.texts[link.key])}”"
-    return f"“{word_text(text.queries.texts[link.query])}” looks at {name} {link.weight:.2f}"
+    name = "itself" if _is_of_itself(text, link) else f"“{word_names(text.keys)[link.key]}”"
+    return f"“{word_names(text.queries)[link.query]}” looks at {name} {link.weight:.2f}"
 
 
 def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
@@ -90,7 +90,7 @@ def _blocks(text: TextLinks) -> list[Block]:
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
     best = max(head.links, key=lambda link: link.weight)
-    name = "itself" if _is_of_itself(text, best) else word_text(text.keys.texts[best.key])
+    name = "itself" if _is_of_itself(text, best) else word_names(text.keys)[best.key]
     return f"{name} {best.weight:.2f}"
 
 
@@ -99,7 +99,7 @@ def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tup
     each = ((int(j), tuple(float(one.weights[:, j].mean()) for one in heads)) for j in np.flatnonzero(text.aside))
     means = ((j, weights, sum(weights) / len(weights)) for j, weights in each)
     return tuple(
-        (f"{word_text(text.keys.texts[j])} {mean:.0%}", weights) for j, weights, mean in means if mean >= _LEAST_ASIDE
+        (f"{word_names(text.keys)[j]} {mean:.0%}", weights) for j, weights, mean in means if mean >= _LEAST_ASIDE
     )
 
 
@@ -124,7 +124,7 @@ def _table(text: TextLinks) -> Table:
         Column("weight", "{:.2f}".format),
     )
     rows = tuple(
-        (word_text(text.queries.texts[link.query]), one.name, word_text(text.keys.texts[link.key]), link.weight)
+        (word_names(text.queries)[link.query], one.name, word_names(text.keys)[link.key], link.weight)
         for one in text.heads
         for link in one.links
     )
