@@ -24,10 +24,6 @@ _SLICES = 6  # most words with a name in a bar
 _NAME, _LONGEST = 24, 100  # most cells of a word in a text, and of one that a picture shortens
 _LEAST_STATED = 0.01  # least mean weight of a sink, and share of a second word, that is stated
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
-_READING = (
-    "a bar is all weight of the word; ranked: heads that give their word more than 2 × others, which is what other "
-    "words give that word, or the word at the same distance, whichever is more"
-)
 
 
 @shown(Answer, RESULT_SUFFIXES)
@@ -37,12 +33,22 @@ def answer_page(answer: Answer) -> Page:
     names = texts_names(answer.looks)
     if len(answer.looks) == 1:
         (look,) = answer.looks
-        return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _READING, True)
+        return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _reading(answer), True)
     blocks = list[Block]()
     for look, name in zip(answer.looks, names, strict=True):
         apart = [Text(("",))] * bool(blocks)
         blocks += [*apart, Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
-    return Page("", tuple(blocks), answer.source.footnote, _READING, True)
+    return Page("", tuple(blocks), answer.source.footnote, _reading(answer), True)
+
+
+def _reading(answer: Answer) -> str:
+    """Return how to read bars, and which heads are ranked."""
+    said = (
+        "a bar is all weight of the word; ranked: heads that give their word more than 2 × others, which is what other "
+        "words give that word"
+    )
+    are_of_one_text = any(look.itself is not None for look in answer.looks)
+    return said + ", or the word at the same distance, whichever is more" * are_of_one_text
 
 
 def title_text(look: Look, is_random: bool = False) -> str:
@@ -169,9 +175,11 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     order = sorted(np.flatnonzero(~look.aside).tolist(), key=lambda j: (j != target, -on_words[j]))[:_SLICES]
     named = [Slice(_named(look, j, _LONGEST), float(on_words[j]), _kind(look, j)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
-    names = [word_names(look.keys)[j] for j in np.flatnonzero(look.aside) if weights[j] >= _LEAST_STATED]
-    listed = " + ".join(names[:_MOST_WORDS]) + " + …" * (len(names) > _MOST_WORDS)
-    return (*named, rest, Slice(listed, float(weights[look.aside].sum()), "aside"))
+    total = float(weights[look.aside].sum())
+    stated = [j for j in np.flatnonzero(look.aside).tolist() if weights[j] >= _LEAST_STATED][:_MOST_WORDS]
+    are_all = f"{total:.2f}" == f"{float(weights[stated].sum()):.2f}"
+    listed = " + ".join([*(word_names(look.keys)[j] for j in stated), *["…"] * (not are_all)])
+    return (*named, rest, Slice(listed, total, "aside"))
 
 
 def _drawn_heads(look: Look) -> tuple[HeadLook, ...]:

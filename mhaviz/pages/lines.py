@@ -12,7 +12,7 @@ from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
 _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
-_MOSTLY, _LEAST_LINKS = 0.6, 3  # least share of the weight of links, and their least number, of what a head does mostly
+_MOSTLY, _LEAST_LINKS = 0.5, 3  # least share of a head's weight on words, and least links, of what it does mostly
 _OFFSETS = {0: "themselves", -1: "the word before", 1: "the word after"}
 _MOST_IN_TITLE = 2  # heads
 _ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a line: weight"
@@ -59,12 +59,13 @@ def _habit(text: TextLinks, head: HeadLinks) -> str:
 
 
 def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
-    """Return the number that links with most of the weight have in common; None: there is none."""
+    """Return the number that the links of most of the head's weight on words have in common; None: there is none."""
     weights = defaultdict[int, float](float)
     for link in head.links:
         weights[number(link)] += link.weight
     most = max(weights, key=weights.__getitem__)
-    return most if weights[most] >= _MOSTLY * sum(weights.values()) else None
+    on_words = sum(weights.values()) / head.carried
+    return most if weights[most] >= _MOSTLY * on_words else None
 
 
 def _strongest(text: TextLinks, head: HeadLinks) -> Link:
@@ -77,12 +78,13 @@ def _is_of_itself(text: TextLinks, link: Link) -> bool:
 
 
 def _blocks(text: TextLinks) -> list[Block]:
+    are_several = len(text.heads) > 1  # else the title says what it does
     if text.look:
         captions = tuple(f"{one.name} {_best_link(text, one)}" for one in text.heads)
         panels = [LinkPanel(text.heads, tuple(range(len(text.heads))), captions, _asides(text, text.heads))]
     else:
         panels = [
-            LinkPanel((one,), (i,), (one.name,), _asides(text, (one,)), _habit(text, one))
+            LinkPanel((one,), (i,), (one.name,), _asides(text, (one,)), _habit(text, one) if are_several else "")
             for i, one in enumerate(text.heads)
         ]
     return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN), Text((_carried(text),), "quiet")]

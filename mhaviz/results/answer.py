@@ -65,7 +65,7 @@ class Look(ShortRepr):
         position: position of its first token in its text.
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
-        heads: all heads, those with the largest weight of a target first.
+        heads: all heads without NaN, those with the largest weight of a target first.
         kind: kind of the attention.
         sentence, pass_number: as of ``AttentionMap``.
         is_recorded: whether the maps are of a running program.
@@ -149,15 +149,15 @@ def is_answerable(attention: "Attention") -> bool:
     )
 
 
-def by_text(attention: "Attention", option: str = "query") -> "list[list[AttentionMap]]":
+def by_text(attention: "Attention", what: str) -> "list[list[AttentionMap]]":
     """Return the maps of each text and kind of attention, which need not have their weights yet.
 
     Raises:
-        UnansweredError: maps are not of all tokens of a text, or not of weights of single heads; it names ``option``.
+        UnansweredError: maps are not of all tokens of a text, or not of weights of single heads; named ``what``.
     """
     texts = defaultdict[Hashable, list["AttentionMap"]](list)
     for m in attention.maps:
-        _require_weights(m, option)
+        _require_weights(m, what)
         texts[m.sentence, m.kind, m.pass_number, m.rows.tokens.texts, m.columns.tokens.texts].append(m)
     return [*texts.values()]
 
@@ -168,7 +168,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     Raises:
         ArgumentError: as ``Attention.answer``.
     """
-    having = [maps for maps in by_text(attention) if _words_with(query, maps[0])]
+    having = [maps for maps in by_text(attention, parameter("query")) if _words_with(query, maps[0])]
     for m, *_ in having:
         require_single(query, sorted(_words_with(query, m).values()))
         keys = SpanSide.of(m.columns.tokens, words_or_tokens).axis.tokens
@@ -220,9 +220,9 @@ def _is_part(m: "AttentionMap") -> bool:
     return m.to_special is not None or not (m.is_whole or m.is_pooled)
 
 
-def _require_weights(m: "AttentionMap", option: str) -> None:
+def _require_weights(m: "AttentionMap", what: str) -> None:
     """Raise UnansweredError unless a map has the weights of all its tokens."""
-    name = f"{parameter(option)}: {m.name}"
+    name = f"{what}: {m.name}"
     if not _has_weights(m):
         raise UnansweredError(f"{name}: expected weights of single heads, got other numbers")
     if _is_of_image(m):
@@ -237,11 +237,11 @@ def _require_weights(m: "AttentionMap", option: str) -> None:
         )
 
 
-def _require_words(n_words: int) -> None:
-    """Raise UnansweredError if a text has too few words."""
+def _require_words(n_words: int, which: str = "in the text") -> None:
+    """Raise UnansweredError if the words are too few; ``which``: says which words they are."""
     if n_words < _LEAST_WORDS:
         raise UnansweredError(
-            f"{parameter('query')}: expected a text of at least {_LEAST_WORDS} words, got {n_words}: of so few, each "
+            f"{parameter('query')}: expected at least {_LEAST_WORDS} words {which}, got {n_words}: of so few, each "
             f"gets much weight"
         )
 
@@ -271,15 +271,17 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     first = maps[0]
     ((word, position),) = _words_with(query, first).items()
     rows, columns, queries, keys, aside = word_sides(first, sinks)
-    _require_words(int((~aside).sum()))
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)
     heads = list[HeadLook]()
     for m in maps:  # a word sees what some piece of it sees
         seen = rows.sums(columns.sums(m.seen.astype(np.int64)), axis=0) > 0
+        _require_words(int((seen[word] & ~aside).sum()), "that the query sees")
         for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True):
             by_word = rows.means(columns.sums(weights), axis=0)
+            if not np.isfinite(by_word).all():
+                continue
             ranking = np.where(aside, -1.0, by_word[word])
             if is_of_one_text:
                 ranking[word] = -1.0
@@ -289,6 +291,8 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
             habit = _mean(by_word, seen, others[inside], same[inside]) if is_of_one_text else 0.0
             crowd = _mean(by_word, seen, others, np.full(len(others), target))
             heads.append(HeadLook(m.layer, head, by_word[word], target, habit, crowd))
+    if not heads:
+        raise UnansweredError(f"{parameter('query')}: expected weights, got NaN in every head")
     heads.sort(key=lambda look: -look.weight)
     return Look(
         word,

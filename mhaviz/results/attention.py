@@ -568,7 +568,7 @@ class Attention(Result):
 
         Raises:
             ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,
-                or a text has it several times; a text has fewer than four words.
+                or a text has it several times; the query sees fewer than four words.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on my mat")

@@ -151,15 +151,15 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
         n_words = max(len(of_side) - len(of_side.special) for of_side in words)
         if n_words > _MOST_WORDS:
             raise UnansweredError(
-                f"{parameter('form')}: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
+                f"lines: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
                 f"{n_words:,}{one_query}"
             )
-    texts = by_text(attention, "form")
+    texts = by_text(attention, "lines")
     n_heads = max(sum(len(m.heads) for m in maps) for maps in texts)
     if n_heads > MOST_HEADS:
         choices = " and ".join(parameter(name) for name in ("layer", "head") if is_accepted(name))
         raise UnansweredError(
-            f"{parameter('form')}: expected at most {MOST_HEADS} heads, as lines of more cannot be told apart, got "
+            f"lines: expected at most {MOST_HEADS} heads, as lines of more cannot be told apart, got "
             f"{n_heads}; choose by {choices}{one_query}"
         )
     return texts
@@ -223,7 +223,7 @@ def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
         best = max(heads, key=lambda one: one.carried)
         which = best.name if len(heads) == 1 else f"{counted(len(heads), 'head')}, {best.name} most"
         raise UnansweredError(
-            f"{parameter('form')}: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
+            f"lines: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
             f"{_LEAST_CARRIED:.0%} of its weight on words, got {which} with {best.carried:.0%}"
         )
     about = text.kind, text.sentence, text.pass_number, text.is_recorded

@@ -20,6 +20,7 @@ from rich.console import Console
 import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, title_text
+from mhaviz.pages.blocks import Bars
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.showing import figures_of
@@ -92,8 +93,8 @@ def answered(*maps, query="c", **details):
 
 @given(st.data())
 def test_habits_and_crowds_are_means_of_what_others_give(data):
-    n, word = data.draw(st.integers(4, 9)), data.draw(st.integers(0, 3))
-    kind = data.draw(st.sampled_from(["self", "masked", "cross"]))
+    n, kind = data.draw(st.integers(4, 9)), data.draw(st.sampled_from(["self", "masked", "cross"]))
+    word = data.draw(st.integers(3, n - 1) if kind == "masked" else st.integers(0, 3))
     a = np.random.default_rng(data.draw(st.integers(0, 99))).dirichlet(np.full(n, 0.3), (2, n)) + 1e-3
     a = np.tril(a) if kind == "masked" else a
     m = made(a, "abcdefghi"[:n], "pqrstuvwx"[:n] if kind == "cross" else None, kind)
@@ -168,7 +169,7 @@ def test_special_tokens_and_sinks_are_no_words():
             ),
             '"didn\'t" occurs 2 times; give a position: #1, #4',
         ),
-        (lambda: answered(made(np.ones((1, 3, 3)), "abc")), "expected a text of at least 4 words, got 3"),
+        (lambda: answered(made(np.ones((1, 3, 3)), "abc")), "expected at least 4 words in the text, got 3"),
         (lambda: answered(made(FLAT).mean()), "expected weights of single heads, got other numbers"),
         (lambda: answered(made(FLAT).times_uniform()), "expected weights of single heads, got other numbers"),
         (lambda: answered(made(FLAT).of_query("c")), "expected the queries and keys of all tokens, got some of them"),
@@ -178,6 +179,41 @@ def test_what_has_no_answer(of, reason):
     with pytest.raises(ArgumentError, match="`query`") as refused:
         of()
     assert reason in str(refused.value)
+
+
+def causal(n):
+    """Even weights of a head that sees no later key."""
+    return np.tril(np.ones((1, n, n))) / np.arange(1, n + 1)[:, None]
+
+
+@pytest.mark.parametrize("query", ["#0", "#2"])
+def test_a_word_that_sees_few_words_has_no_answer(query):
+    maps = made(causal(8), "abcdefgh", kind="masked")
+    with pytest.raises(ArgumentError, match="at least 4 words that the query sees, got"):
+        answered(maps, query=query)
+    assert answered(maps, query="#3").looks
+
+
+def test_heads_with_nan_are_left_out():
+    weights = np.concatenate([STRONG, np.full_like(STRONG, np.nan), STRONG])
+    (look,) = answered(made(weights)).looks
+    assert [one.head for one in look.heads] == [0, 2]
+    assert np.isfinite(look.shares).all()
+    with pytest.raises(ArgumentError, match="NaN in every head"):
+        answered(made(np.full_like(STRONG, np.nan)))
+
+
+def test_what_is_aside_is_named_as_far_as_its_number_tells():
+    weights = np.full((1, 7, 7), 0.05)
+    weights[:, :, 0], weights[:, :, 6] = 0.7, 0.008
+    weights = weights / weights.sum(-1, keepdims=True)
+    keys = ["[CLS]", " a", " b", " c", " d", " e", "[SEP]"]
+    (bars,) = (
+        block
+        for block in answer_page(answered(made(weights, keys, special_keys=(0, 6)), query="b")).blocks
+        if isinstance(block, Bars)
+    )
+    assert bars.bars[0].slices[-1].name == "[CLS] + …"
 
 
 def test_chinese_is_answered_by_token():
