@@ -1,4 +1,14 @@
-"""Numbers for people to read: bytes, counts, seconds, factors and shares."""
+"""Numbers for people to read: bytes, counts, seconds, factors and shares, and the minus sign of all numbers."""
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def with_minus(numbers: str) -> str:
+    """Return numbers that Python has written with a minus sign in place of each hyphen: "−0.5", "3.1e−07".
+
+    Texts for people have this sign; data files, and what a user types, have the hyphen.
+    """
+    return numbers.replace("-", MINUS)
 
 
 def readable_bytes(size: float) -> str:

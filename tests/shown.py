@@ -27,3 +27,8 @@ def head_statistics_figure(statistics, style=None):
 
 def head_statistics_view(statistics, colormap="bone", **order):
     return view_of(statistics, Style(colormap), **order)
+
+
+def number_text(number, form):
+    """A number as texts for people have it, with a minus sign."""
+    return format(number, form).replace("-", "−")

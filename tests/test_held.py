@@ -102,7 +102,7 @@ OF_TIMES = re.compile(r"\d|was measured|(^|least )memory$")
 # The same in texts: what rounding leaves, too, is not the same everywhere.
 MACHINE_WORDS = [
     (re.compile(r", \d+ threads?, torch [^ ,;)]+"), ""),
-    (re.compile(r"which reach \S+, to \d\.\de-\d+ \(largest[^)]*\)"), "…"),
+    (re.compile(r"which reach \S+, to \d\.\de−\d+ \(largest[^)]*\)"), "…"),
 ]
 
 

@@ -10,6 +10,7 @@ from mhaviz.attention.call import BLOCK
 from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import Kind
+from mhaviz.units import with_minus
 
 TOLERANCE = 1e-4
 """Tolerance as a share of the largest number of an output; float32 differs by less in any order of summation."""
@@ -51,7 +52,7 @@ def require_verified(deviations: Sequence[Deviation], dtype: torch.dtype) -> Dev
     if worst.difference > max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps) * worst.size:
         raise MhavizError(
             f"not verified: the weights do not give the model's own outputs, which are up to {worst.size:.2g}; they "
-            f"differ by up to {worst.difference:.1e} (L{worst.layer} H{worst.head}, {worst.kind})"
+            f"differ by up to {with_minus(f'{worst.difference:.1e}')} (L{worst.layer} H{worst.head}, {worst.kind})"
         )
     return worst
 

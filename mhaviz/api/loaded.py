@@ -38,6 +38,7 @@ from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, require_sh
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
 from mhaviz.results.trace import ShapeTrace
+from mhaviz.units import with_minus
 
 if TYPE_CHECKING:
     import torch
@@ -732,7 +733,7 @@ def _verified(
     if on_notice is not None:
         on_notice(
             f"verified: the weights give the model's own outputs, which reach {worst.size:.2g}, to "
-            f"{worst.difference:.1e} (largest in L{worst.layer} H{worst.head}, {worst.kind})"
+            f"{with_minus(f'{worst.difference:.1e}')} (largest in L{worst.layer} H{worst.head}, {worst.kind})"
         )
     details = dict(attention.source.details) | {"verified": [asdict(deviation) for deviation in deviations]}
     return replace(attention, source=replace(attention.source, details=details))

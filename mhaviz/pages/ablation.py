@@ -20,6 +20,7 @@ from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.words import left_out_text, one_text, texts_of
 from mhaviz.results.ablation import EFFECTS, Ablation, HeadEffects, Prediction
+from mhaviz.units import with_minus
 
 _CHANGES: Mapping[Prediction, str] = {
     "next token": "KL(p ‖ q) of the next token's distribution p, and q without the head, in bits",
@@ -63,7 +64,7 @@ def _lesson(ablation: Ablation, ranking: Ranking) -> str:
     name, mean = effects[0]
     if mean <= 0:
         return f"{model}: no head {_NO_EFFECT[measure.name].format(what)}"
-    amount = measure.text(mean) if float(measure.text(mean)) else f"{mean:.1e}"
+    amount = measure.text(mean) if round(mean, measure.decimals) else with_minus(f"{mean:.1e}")
     most, by = " most," * (len(effects) > 1), "1 − cosine {}" if what == "embedding" else "by {} bits"
     return f"{model}: without {name} the {ablation.prediction} {_VERBS[measure.name]}{most} {by.format(amount)}"
 

@@ -21,6 +21,7 @@ from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.quantity import WEIGHT, Cells
+from mhaviz.units import with_minus
 
 _MOST = 16  # rows of the table; a longer one would scroll the pictures away
 _MEANING = (
@@ -271,8 +272,8 @@ def _where(head: HeadDifference) -> str:
 
 
 def _signed(change: float) -> str:
-    """Return "+0.553", or "+2e-07" for a number that three decimals would round to 0."""
-    return f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}"
+    """Return "+0.553", or "+2e−07" for a number that three decimals would round to 0."""
+    return with_minus(f"{change:+.3f}" if abs(change) >= 0.0005 else f"{change:+.0e}")
 
 
 def _token(axis: Axis, position: int) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Text, Title
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import quoted
+from mhaviz.pages.numbers import fixed
 from mhaviz.pages.panels import Panel, Scale, end_of_scale
 from mhaviz.pages.registry import shown
 from mhaviz.results.axis import Axis
@@ -149,4 +150,4 @@ def _sentences(e: EmbeddedText) -> Iterator[str]:
         if np.array_equal(X.values[first], X.values[second]):
             yield f"{again}, and of X."
         else:
-            yield f"{again}; their rows of X have the cosine {X.cosines[first, second]:.2f}."
+            yield f"{again}; their rows of X have the cosine {fixed(X.cosines[first, second], 2)}."

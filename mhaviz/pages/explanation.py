@@ -13,6 +13,7 @@ from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.explanation import Explanation
+from mhaviz.units import with_minus
 
 _LONG = 1e5  # from here on a number with two decimals is longer than one with an exponent
 _QUOTED, _BAR, _STUDY = 24, 12, 140  # characters of a token, of a bar, and of the line that says what is studied
@@ -61,7 +62,7 @@ def _labels(e: Explanation, keys: Sequence[int]) -> list[str]:
 
 def number_text(value: float, form: str = "z.2f") -> str:
     """Return a number in this format, or as "1.23e+19" where that would be too long for a column."""
-    return f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}"
+    return with_minus(f"{value:{form}}" if abs(value) < _LONG else f"{value:{'+' if '+' in form else ''}.3g}")
 
 
 def _lesson(e: Explanation) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Column, Dot, Dots, Matrices, Table
+from mhaviz.pages.numbers import fixed
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
@@ -56,7 +57,7 @@ class Measure:
 
     def text(self, number: float) -> str:
         """Return a number as text."""
-        return f"{number:z.{self.decimals}f}"
+        return fixed(number, self.decimals)
 
     def spread(self, number: tuple[float, float]) -> str:
         """Return "0.53±0.12", or "0.53" where the standard deviation is not known."""
@@ -64,7 +65,7 @@ class Measure:
         return self.text(mean) + ("" if math.isnan(spread) else f"±{self.text(spread)}")
 
     def interval(self, ends: tuple[float, float]) -> str:
-        """Return "0.51–0.55", or "-0.55 to -0.51" where a dash would stand beside a minus sign."""
+        """Return "0.51–0.55", or "−0.55 to −0.51" where a dash would stand beside a minus sign."""
         return ("–" if ends[1] >= 0 else " to ").join(map(self.text, ends))
 
 

@@ -18,6 +18,7 @@ from mhaviz.pages.words import one_text
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
+from mhaviz.units import with_minus
 
 _NAME = 40  # cells of a name
 _SHORT = 16  # cells of a name in a narrow place
@@ -113,7 +114,7 @@ def _remark(over: ImageAttention, drawn: Drawn) -> str:
         parts.append("outlined: the query")
     if special := _special_text(over):
         shares = np.concatenate([m.special for m in over.maps])
-        ends = dict.fromkeys(f"{end:.2g}" for end in (shares.min(), shares.max()))
+        ends = dict.fromkeys(with_minus(f"{end:.2g}") for end in (shares.min(), shares.max()))
         parts.append(f"{' to '.join(ends)} {'of the weight ' * (over.quantity.name == WEIGHT)}goes to {special}")
     if over.stretched:
         height, width = over.image.shape[:2]

@@ -7,7 +7,7 @@ from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
 from mhaviz.results.implementations import Implementation, ImplementationComparison
 from mhaviz.results.timing import Timing
-from mhaviz.units import readable_bytes, readable_factor, readable_seconds
+from mhaviz.units import readable_bytes, readable_factor, readable_seconds, with_minus
 
 Point = tuple[float | None, tuple[float, float] | None]
 """A number and its interval; None: unknown."""
@@ -117,7 +117,8 @@ def _code(one: Implementation) -> str:
     return one.code if one.gives_weights else f"{one.code}, gives no weights"
 
 
-_difference_text: Callable[[float], str] = "{:.1e}".format
+def _difference_text(difference: float) -> str:
+    return with_minus(f"{difference:.1e}")
 
 
 def _remark(c: ImplementationComparison, i: int) -> str:

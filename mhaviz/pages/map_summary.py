@@ -7,6 +7,7 @@ from mhaviz.pages.blocks import NOTHING, Column, Table
 from mhaviz.pages.words import position_text
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
+from mhaviz.units import with_minus
 
 _MOST = 32  # rows of the table
 
@@ -53,7 +54,7 @@ def _sinks(queries: int, sinks: Sequence[Sink]) -> str:
 
 def _link(link: Link) -> str:
     query = position_text(link.query, link.query_token)
-    return f"{query} → {position_text(link.key, link.key_token)} ({link.weight:.2g})"
+    return f"{query} → {position_text(link.key, link.key_token)} ({with_minus(f'{link.weight:.2g}')})"
 
 
 def _farthest(head: HeadSummary) -> str:
@@ -66,4 +67,4 @@ def _share(share: float) -> str:
     """Return "59.8%", or two digits of a small share, "0.0056%", down to "<0.0001%"."""
     if share >= 0.001:
         return f"{share:.1%}"
-    return f"{100 * share:.2g}%" if share >= 1e-6 or share == 0 else "<0.0001%"
+    return with_minus(f"{100 * share:.2g}%") if share >= 1e-6 or share == 0 else "<0.0001%"

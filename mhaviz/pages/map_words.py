@@ -17,6 +17,7 @@ from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
 from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
+from mhaviz.units import with_minus
 
 _TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
 _MARKED = {("[", "]"), ("<", ">")}  # ends of the names of special tokens
@@ -89,7 +90,11 @@ def _spans_text(maps: Sequence[AttentionMap]) -> str:
 def _special_text(maps: Sequence[AttentionMap]) -> str:
     """Return "0.42 of a row goes to special tokens, on average"; "" where special tokens are drawn."""
     shares = [m.to_special for m in maps if m.to_special is not None]
-    return f"{np.concatenate(shares).mean():.2g} of a row goes to special tokens, on average" if shares else ""
+    return (
+        f"{with_minus(f'{np.concatenate(shares).mean():.2g}')} of a row goes to special tokens, on average"
+        if shares
+        else ""
+    )
 
 
 def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.words import position_text
 from mhaviz.results.attention import AttentionMap, row_entropies
+from mhaviz.units import with_minus
 
 _NAMED = 2  # keys with names, as in the table of a long map
 
@@ -29,7 +30,7 @@ class Margin:
     @property
     def highest(self) -> str:
         """Largest number, in two digits."""
-        return f"{np.nanmax(self.values, initial=0.0):.2g}"
+        return with_minus(f"{np.nanmax(self.values, initial=0.0):.2g}")
 
 
 def key_margin(m: AttentionMap) -> Margin | None:

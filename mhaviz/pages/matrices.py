@@ -18,6 +18,7 @@ from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.matrices import HeadMatrices, LayerMatrices, Matrix
+from mhaviz.units import MINUS
 
 PROJECT = "project: each row of X, a token, becomes a row of Q, of K and of V"
 PRODUCTS = (
@@ -260,4 +261,4 @@ def _others_text(m: LayerMatrices) -> str:
 
 def _signed(number: float) -> str:
     text = number_text(number)
-    return f"({text})" if text.startswith("-") else text
+    return f"({text})" if text.startswith(MINUS) else text

@@ -95,7 +95,7 @@ class Scale:
 
     @property
     def range_text(self) -> str:
-        """Both ends in one text: "0–2.51", or "-0.3 to 0.3" where a dash would stand beside a minus sign."""
+        """Both ends in one text: "0–2.51", or "−0.3 to 0.3" where a dash would stand beside a minus sign."""
         return (" to " if self.low < 0 else "–").join(self.ends)
 
     def coloured(self, colormap: str) -> "Scale":
@@ -124,10 +124,12 @@ class Scale:
 
     def text(self, value: float) -> str:
         """Return a number as it is written in a cell; "" for NaN, and for 0.00 unless ``zeros``."""
-        text = "" if np.isnan(value) else fixed(value, self.decimals)
-        if not text or (not self.zeros and (self.signed or self.low == 0) and float(text) == 0):
+        if np.isnan(value):
             return ""
-        return f"+{text}" if self.signed and float(text) > 0 else text
+        rounded, text = round(value, self.decimals), fixed(value, self.decimals)
+        if rounded == 0 and not self.zeros and (self.signed or self.low == 0):
+            return ""
+        return f"+{text}" if self.signed and rounded > 0 else text
 
 
 def blanked(values: NDArray[np.float32], hidden: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import NOTHING, Block, Column, Drawn, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.map_words import scores_reading
+from mhaviz.pages.numbers import fixed
 from mhaviz.pages.panels import SCORE, WEIGHT, Outline, Panel, Scale, blanked
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import attention_title
@@ -121,7 +122,7 @@ def _lesson(c: ProjectionComparison) -> str:
 
 
 def _score_text(stage: ProjectionStage, pair: tuple[int, int]) -> str:
-    return f"{stage.scores[pair]:z.1f}"
+    return fixed(stage.scores[pair], 1)
 
 
 def _stage_texts(c: ProjectionComparison, pair: Pair) -> Iterator[str]:
@@ -178,7 +179,7 @@ def _measures(c: ProjectionComparison, pair: Pair) -> Table:
 
 def _ratio(ratio: float | None) -> str:
     """Return a number with two decimals; a dash for 0 / 0."""
-    return NOTHING if ratio is None else f"{ratio:z.2f}"
+    return NOTHING if ratio is None else fixed(ratio, 2)
 
 
 def _split_text(c: ProjectionComparison) -> str:

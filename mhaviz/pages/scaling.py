@@ -30,6 +30,7 @@ from mhaviz.pages.words import rule_text, study_title
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.scaling import SATURATED, ScalingComparison, ScalingSweep, ScoreStatistics
+from mhaviz.units import with_minus
 
 _NEARLY_ALL = 0.8  # a scale that would end here or above ends at 1
 _FEW_ROWS = 12  # most rows that have lines around those that are saturated
@@ -55,7 +56,7 @@ class Statistic:
 
     def write(self, statistics: ScoreStatistics) -> str:
         """Return the number as text."""
-        return NOTHING if math.isnan(self.value(statistics)) else self.form.format(statistics)
+        return NOTHING if math.isnan(self.value(statistics)) else with_minus(self.form.format(statistics))
 
     def known(self, several: Sequence[ScoreStatistics]) -> tuple[float | None, ...]:
         """Return the number of each; None: not known, as no row has a choice of keys."""

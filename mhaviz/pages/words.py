@@ -7,6 +7,7 @@ from mhaviz.pages.blocks import Title
 from mhaviz.pages.labels import quoted
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.scaling import ScalingComparison
+from mhaviz.units import with_minus
 
 _TOKEN_CELLS = 16  # most cells of a token beside its position
 
@@ -20,8 +21,8 @@ _LEAST_BITS = 0.00005  # least number that four decimals can show
 
 
 def bits_text(divergence: float) -> str:
-    """Return "0.1234", or "1.2e-05" for a number that four decimals would round to 0."""
-    return f"{divergence:.1e}" if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
+    """Return "0.1234", or "1.2e−05" for a number that four decimals would round to 0."""
+    return with_minus(f"{divergence:.1e}") if 0 < divergence < _LEAST_BITS else f"{divergence:.4f}"
 
 
 def unnamed_text(tokens: Tokens) -> str:

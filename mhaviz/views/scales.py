@@ -12,7 +12,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves, matrices
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.labels import bare, visible
-from mhaviz.pages.numbers import percent, short
+from mhaviz.pages.numbers import percent, rounded
 from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
@@ -284,19 +284,15 @@ def _with_ends(scales: Mapping[Scale, Scale], numbers: Mapping[Scale, Sequence[f
     """
     of_scale = defaultdict[Scale, list[float]](list)
     for key, scale in scales.items():
-        of_scale[scale] += map(_written, numbers[key])
+        of_scale[scale] += map(rounded, numbers[key])
     return {
         key: replace(
             scale,
-            below=min(of_scale[scale]) < _written(scale.low),
-            above=max(of_scale[scale]) > _written(scale.high),
+            below=min(of_scale[scale]) < rounded(scale.low),
+            above=max(of_scale[scale]) > rounded(scale.high),
         )
         for key, scale in scales.items()
     }
-
-
-def _written(number: float) -> float:
-    return float(short(number))
 
 
 def _least_and_most(maps: Sequence[AttentionMap]) -> tuple[float, float]:

@@ -6,21 +6,21 @@ const END_POWER = 6;
 /** A number with so many decimals, for numbers that are compared: "0.40". Zero has no sign. */
 export function fixed(value, decimals) {
   const text = unsigned(Math.abs(value), decimals);
-  return value < 0 && Number(text) !== 0 ? `-${text}` : text;
+  return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
-/** A number that stands alone in at most so many significant digits: 0.413, -2, 3.1e-07; NaN is "missing". */
+/** A number that stands alone in at most so many significant digits: 0.413, −2, 3.1e−07; NaN is "missing". */
 export function short(value, digits = 3) {
   if (Number.isNaN(value)) return "missing";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   const size = Math.abs(value);
   const rounded = exponential(size, digits - 1);
   const [mantissa, power] = rounded.split("e");
-  const sign = value < 0 ? "-" : "";
+  const sign = value < 0 ? "−" : "";
   if (LEAST_POWER <= Number(power) && Number(power) < END_POWER) {
     return sign + trimmed(Number(rounded).toFixed(Math.max(digits - 1 - Number(power), 0)));
   }
-  return `${sign}${trimmed(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  return `${sign}${trimmed(mantissa)}e${power[0].replace("-", "−")}${power.slice(1).padStart(2, "0")}`;
 }
 
 /** A share as "47%". */

@@ -103,5 +103,5 @@ def test_a_title_of_one_head_and_of_tiny_effects(random_effects):
     effects, nan = random_effects(1, 2), float("nan")
     assert title(effects, [0.25, nan]) == "made by a test: without L0 H0 the next token changes by 0.25 bits"
     assert title(effects, [-2.0, 1e-5], "loss") == (
-        "made by a test: without L0 H1 the next token is worse predicted most, by 1.0e-05 bits"
+        "made by a test: without L0 H1 the next token is worse predicted most, by 1.0e−05 bits"
     )

@@ -63,7 +63,7 @@ def test_dots_stand_beside_chance_where_there_is_another_head(random_map, n_head
 def test_small_numbers_do_not_become_nothing():
     d = pair(made_map(("a",), ("k", "l"), np.array([[[0.5001, 0.4999]]], np.float32), "cross"))
     ((_, divergence, _, _, change, _),) = rows(d, 1)
-    assert (divergence, change) == ("2.9e-08", "+2e-04")
+    assert (divergence, change) == ("2.9e−08", "+2e−04")
 
 
 def test_maps_are_told_apart_by_what_differs(random_map):

@@ -1,6 +1,7 @@
 """The worked example of a layer's matrices, in words."""
 
 import pytest
+from shown import number_text
 
 from mhaviz import load
 from mhaviz.pages.blocks import Text, leaves
@@ -14,8 +15,9 @@ def test_the_example_is_written_out(sentence):
     texts = (line for block in leaves(matrices_page(m).blocks) if isinstance(block, Text) for line in block.lines)
     shown = " ".join(texts)
     assert f"“{m.queries.texts[i]}” at position {i}" in shown
-    assert f"= {head.query[i] @ head.key[j]:.2f}; / √2 = {head.scores[i, j]:.2f}" in shown
-    assert f"= ({head.output[i, 0]:.2f}, {head.output[i, 1]:.2f})" in shown
+    product, score = (number_text(number, ".2f") for number in (head.query[i] @ head.key[j], head.scores[i, j]))
+    assert f"= {product}; / √2 = {score}" in shown
+    assert f"= ({number_text(head.output[i, 0], '.2f')}, {number_text(head.output[i, 1], '.2f')})" in shown
     for key, token in enumerate(m.keys.texts):
         assert f"{head.weights[i, key]:.2f}·v(“{token}”)" in shown
     assert "more" not in shown

@@ -91,10 +91,10 @@ def as_json(record):
 
 def test_every_number_stands_in_its_row(show, comparison):
     rows = [line.split() for line in plain(show(view_of(comparison), 80)).splitlines()]
-    assert ["16", "nested", "loops", "12.3", "ms", "±", "1%", "1.00", "×", "196.0", "KiB", "7.0e-07"] in rows
-    assert ["16", "fused", "kernel", "410", "µs", "±", "12%", "30.0", "×", "168.0", "KiB", "6.1e-07"] in rows
-    assert ["256", "nested", "loops", "2.50", "s", "±", "4%", "1.00", "×", "–", "4.2e-07"] in rows
-    assert ["256", "fused", "kernel", "3.60", "ms", "±", "14%", "694", "×", "4.5", "MiB", "3.0e-07"] in rows
+    assert ["16", "nested", "loops", "12.3", "ms", "±", "1%", "1.00", "×", "196.0", "KiB", "7.0e−07"] in rows
+    assert ["16", "fused", "kernel", "410", "µs", "±", "12%", "30.0", "×", "168.0", "KiB", "6.1e−07"] in rows
+    assert ["256", "nested", "loops", "2.50", "s", "±", "4%", "1.00", "×", "–", "4.2e−07"] in rows
+    assert ["256", "fused", "kernel", "3.60", "ms", "±", "14%", "694", "×", "4.5", "MiB", "3.0e−07"] in rows
     assert ["1,024", "nested", "loops", "skipped", "–", "–", "–"] in rows
 
 
@@ -238,7 +238,7 @@ def test_the_figure_draws_what_was_measured(comparison):
     assert {axes.get_yscale() for axes in (times, memories)} == {"log"}
     shown = texts(sheet)
     assert shown.count("nested loops") == shown.count("fused kernel") == 3, "at the ends of the curves"
-    described = "fused kernel: F.fused, gives no weights; difference up to 6.1e-07; speed-up 694 × at N = 256; "
+    described = "fused kernel: F.fused, gives no weights; difference up to 6.1e−07; speed-up 694 × at N = 256; "
     assert described + "skipped from N = 1,024, which would need about 3.0 GiB" in shown
     assert "made by hand" in shown
 

@@ -39,8 +39,8 @@ def test_the_ends_of_a_scale_are_those_of_all_weights_in_whatever_cells_they_are
     tokens = tuple(map(str, range(600)))
     attention = Attention(Source("s"), (made_map(tokens, tokens, weights),))
     style = Style(log=True, vmax=None, dpi=40)
-    assert "≤ 9e-07" in show(heatmap_view(attention, style), 80)
-    assert "≤ 9e-07" in [text.get_text() for text in heatmap_figure(attention, style).page.texts]
+    assert "≤ 9e−07" in show(heatmap_view(attention, style), 80)
+    assert "≤ 9e−07" in [text.get_text() for text in heatmap_figure(attention, style).page.texts]
 
 
 @pytest.mark.parametrize("rollout", [False, True])

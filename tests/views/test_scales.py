@@ -78,8 +78,8 @@ def changed(*values):
     [
         (attention_of(made_map("ab", "ab", np.float32([[[0.1256, 0.01], [0, 0.01]]]))), Style(), ("0", "0.126")),
         (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 0]]]))), Style(vmax=0.1256), ("0", "≥ 0.126")),
-        (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 1e-9]]]))), Style(log=True), ("≤ 1e-06", "1")),
-        (changed(0.25, 0.1), Style(vmax=0.12), ("≤ -0.12", "≥ 0.12")),
+        (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 1e-9]]]))), Style(log=True), ("≤ 1e−06", "1")),
+        (changed(0.25, 0.1), Style(vmax=0.12), ("≤ −0.12", "≥ 0.12")),
         (changed(0.00123, 0), Style(), ("-0.00123", "0.00123")),
         (attention_of(replace(made_map("a", "ab", np.float32([[[1234, 3]]])), quantity=NORM)), Style(), ("0", "1230")),
         (ratios([4.0, 0.5], [1, 0]), Style(), ("≤ 1/4", "4")),

@@ -23,5 +23,5 @@ test("a cell has its number unless that rounds to 0", () => {
 });
 
 test("a bound is rounded up", () => {
-  assert.deepEqual([0.0012, 3e-7, 0.5].map(precisionText), ["0.002", "3e-07", "0.5"]);
+  assert.deepEqual([0.0012, 3e-7, 0.5].map(precisionText), ["0.002", "3e−07", "0.5"]);
 });

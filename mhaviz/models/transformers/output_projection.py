@@ -24,6 +24,7 @@ from mhaviz.models.transformers.run import Fields, ModuleRun, modules_hooked, ru
 from mhaviz.models.transformers.spread import weight_at_hand
 from mhaviz.observe.handlers import unseen
 from mhaviz.observe.observed import ObservedCall, WeightedValues
+from mhaviz.units import with_minus
 
 TOLERANCE = 1e-5
 """Largest difference of an output in float32 from its expected value, as a share of the largest number."""
@@ -198,7 +199,7 @@ def _gram(loaded: Loaded, site: Site, heads: _Heads) -> Tensor:
     elif len(heads.grams) == 1 and difference <= tolerance:
         return heads.grams[0]
     elif len(heads.grams) == 1:
-        why = f"the output differs from A V W_O, by {difference:.1e} of the largest number"
+        why = f"the output differs from A V W_O, by {with_minus(f'{difference:.1e}')} of the largest number"
     elif heads.grams:
         why = f"the output of its heads goes through {len(heads.grams)} linear layers beside one another"
     else:

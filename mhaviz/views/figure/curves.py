@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 from matplotlib.transforms import Bbox
 
 from mhaviz.pages.blocks import Curves, Plot, PlotAxis, Series
+from mhaviz.units import with_minus
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
@@ -573,7 +574,7 @@ def _finish(sheet: Sheet, axes: Axes, frame: _Frame) -> None:
 
 def _tick_text(unit: Callable[[float], str]) -> Callable[[float, object], str]:
     """Return what formats the numbers at ticks: without decimals that are zeros, "1 ms"."""
-    return lambda number, _: re.sub(r"\.0+ ", " ", unit(number))
+    return lambda number, _: re.sub(r"\.0+ ", " ", with_minus(unit(number)))
 
 
 def _mark(sheet: Sheet, across: float, down: float, bottom: float) -> None:

@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.pages.blocks import Dots
+from mhaviz.units import with_minus
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, INK, QUIET, Sheet
@@ -77,7 +78,9 @@ class DotsPart(Part):
         sheet.page.hlines(middles, lows, highs, color=INK, linewidth=thick)
         sheet.page.plot(values, middles, "o", color=ACCENT, markersize=5 * sheet.zoom, markeredgewidth=0)
         for place, tick in zip(along(ticks), ticks, strict=True):
-            sheet.write(place, bottom + 0.03, f"{tick:g}", SMALL, align="center", vertical="top", colour=QUIET)
+            sheet.write(
+                place, bottom + 0.03, with_minus(f"{tick:g}"), SMALL, align="center", vertical="top", colour=QUIET
+            )
         for middle, dot, number, note in zip(middles, dots, numbers, notes, strict=True):
             sheet.write(x + names, middle, dot.name, BODY, align="right", vertical="center_baseline")
             sheet.write(numbers_end, middle, number, BODY, align="right", vertical="center_baseline", colour=QUIET)

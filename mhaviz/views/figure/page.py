@@ -13,6 +13,7 @@ from mhaviz.pages.blocks import (
     heads,
     leaves,
 )
+from mhaviz.pages.numbers import short
 from mhaviz.pages.registry import FIGURE_SUFFIXES
 from mhaviz.views.figure.fonts import NARROW_CELLS, Fonts
 from mhaviz.views.figure.grid import GridPart
@@ -390,7 +391,7 @@ def _blanks_text(parts: Sequence[Part]) -> str:
         for panel in part.panels
         if panel.has_blanks
     }
-    return f"blank: below {min(blanks):g}" if blanks else ""
+    return f"blank: below {short(min(blanks))}" if blanks else ""
 
 
 def _drawn(parts: Sequence[Part], style: Style) -> Drawn:

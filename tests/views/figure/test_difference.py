@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from drawn import images, inside, texts
 from made import Edges, made_map
-from shown import difference_figure
+from shown import difference_figure, number_text
 
 from mhaviz.analyses.difference import compare
 from mhaviz.results.attention import Attention
@@ -49,16 +49,16 @@ def test_every_head_on_one_scale_around_0(difference):
 def test_numbers_have_their_sign(difference):
     d = difference(n_heads=1)
     drawn = {artist.get_label() for artist in difference_figure(d).page.collections}
-    expected = {f"{number:+z.2f}" for number in d.maps[0].change.weights.ravel()}
+    expected = {number_text(number, "+z.2f") for number in d.maps[0].change.weights.ravel()}
     written = {label.removeprefix("numbers ") for label in drawn if (label or "").startswith("numbers ")}
-    assert written == {text for text in expected if float(text)}
+    assert written == {text for text in expected if text.strip("+0.")}
 
 
 def test_changes_that_round_to_0_are_not_written():
     weights = [np.array([[[0.5, 0.5], [x, 1 - x]]], np.float32) for x in (0.5, 0.25)]
     d = compare(*(Attention(Source("s"), (made_map(("a", "b"), ("a", "b"), w),)) for w in weights))
     groups = [g for g in difference_figure(d).page.collections if (g.get_label() or "").startswith("numbers ")]
-    assert {g.get_label(): len(g.get_offsets()) for g in groups} == {"numbers -0.25": 1, "numbers +0.25": 1}
+    assert {g.get_label(): len(g.get_offsets()) for g in groups} == {"numbers −0.25": 1, "numbers +0.25": 1}
 
 
 def test_dots_of_the_heads_that_changed_most_stand_above_the_pictures(difference):

@@ -3,6 +3,7 @@ import pytest
 from drawn import texts
 from looking import encoded
 from rounding import rounding
+from shown import number_text
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
@@ -52,7 +53,7 @@ def test_features_stand_below_each_other_and_rows_beside_their_numbers(d_key, wi
     _, right, bottom, top = products
     rows = {text.get_text(): text.get_position()[1] for text in sheet.page.texts if text.get_position()[0] > right}
     middles = [top + (key + 0.5) * (bottom - top) / 4 for key in range(4)]
-    scores = [rows.get(f"{e.similarities[key]:z.2f}") for key in range(4)]
+    scores = [rows.get(number_text(e.similarities[key], "z.2f")) for key in range(4)]
     if width is None:
         assert scores == pytest.approx(middles, abs=0.02)
     else:
@@ -87,8 +88,8 @@ def test_numbers_and_words():
     e = explanation()
     shown = texts(figure_of(e))
     for key in range(4):
-        for number in (f"{e.similarities[key]:z.2f}", f"{e.scores[key]:z.2f}", f"{e.sizes[key]:.2f}"):
-            assert number in shown
+        for number in (e.similarities[key], e.scores[key], e.sizes[key]):
+            assert number_text(number, "z.2f") in shown
     key = int(np.argmax(e.weights))
     assert f"at position {key} weighs most" in " ".join(shown)
     assert shown[0].startswith("L0 H0: “three” at position 2 looks most at ")  # the title, then what is studied

@@ -259,7 +259,7 @@ def test_a_logarithmic_scale_says_so_and_is_labelled_at_powers_of_ten():
     _, _, bottom, top = bar.get_extent()
     places = {text.get_text(): text.get_position()[1] for text in sheet.page.texts}
     assert "weight, log" in places
-    assert places["≤ 1e-06"] == pytest.approx(bottom)
+    assert places["≤ 1e−06"] == pytest.approx(bottom)
     for power, text in ((2, "0.01"), (4, "0.0001"), (3, "0.001")):
         assert places[text] == pytest.approx(top + (bottom - top) * power / 6)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from drawn import inside, texts
 from looking import encoded
+from shown import number_text
 
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
@@ -88,7 +89,7 @@ def test_numbers_are_in_the_cells_of_small_matrices():
     m = matrices()
     labels = {artist.get_label() for artist in figure_of(m).page.collections}
     for number in (*m.heads[0].scores.ravel(), *m.output.values.ravel()):
-        assert f"numbers {number:z.2f}" in labels
+        assert "numbers " + number_text(number, "z.2f") in labels
     sheet = figure_of(matrices(" ".join("abcdefghijklm"), d_model=64))
     assert not any(artist.get_label().startswith("numbers") for artist in sheet.page.collections)
 

@@ -12,6 +12,7 @@ from drawn import images, texts
 from looking import attend, encoded, traced
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
+from shown import number_text
 
 import mhaviz
 from mhaviz.analyses.explanation import explain
@@ -192,7 +193,7 @@ def test_titles_of_panels_are_all_whole_or_all_short_and_of_one_size(name, width
 def test_numbers_of_a_title_stand_beside_the_title_of_cells_without_room_for_them():
     inputs = RandomLayer(8, 4, device_name="cpu").projection_inputs(SEEN)
     c = compare_projections(inputs, include_self=False)
-    there, back = (f"{c.stages[2].scores[pair]:.1f}" for pair in (c.pair, c.pair[::-1]))
+    there, back = (number_text(c.stages[2].scores[pair], ".1f") for pair in (c.pair, c.pair[::-1]))
     assert f"  {there}, {back}" in texts(figure_of(c, Style(width=3.3)))
     sheet = figure_of(c)
     assert {there, back} <= {one.number for one in sheet.page.collections if isinstance(one, Numbers)}

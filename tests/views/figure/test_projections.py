@@ -3,6 +3,7 @@ import pytest
 from drawn import inside, texts
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
+from shown import number_text
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
@@ -60,7 +61,7 @@ def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
     c = comparison("one two three four five", include_self=False, n_heads=1)
     sheet = figure_of(c)
     written = [text.get_label() for text in sheet.page.collections if (text.get_label() or "").startswith("numbers ")]
-    scores = {f"{stage.scores[pair]:z.1f}" for stage in c.stages for pair in (c.pair, c.pair[::-1])}
+    scores = {number_text(stage.scores[pair], "z.1f") for stage in c.stages for pair in (c.pair, c.pair[::-1])}
     assert {label.removeprefix("numbers ") for label in written} == scores
     (marks,) = (
         found

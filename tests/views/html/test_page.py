@@ -367,11 +367,11 @@ def test_the_numbers_on_a_map_are_those_of_the_figure(opened, tmp_path):
     page = opened(tmp_path / "diff.html", "#view=map&part=change").ready()
     page.note_what_is_written()
     page.tab.keyboard.press("]")
-    page.until("window.written.includes('-0.00123')")
+    page.until("window.written.includes('−0.00123')")
     sheet = figure_of(d)
-    in_figure = {one.number for one in sheet.page.collections if isinstance(one, Numbers)} | {"-0.00123", "0.00123"}
-    assert {"-0.00123", "0.00123"} <= {text.get_text() for text in sheet.page.texts}
-    assert {text for text in page.ask("window.written") if re.match(r"[-+]?\d", text)} == in_figure
+    in_figure = {one.number for one in sheet.page.collections if isinstance(one, Numbers)} | {"−0.00123", "0.00123"}
+    assert {"−0.00123", "0.00123"} <= {text.get_text() for text in sheet.page.texts}
+    assert {text for text in page.ask("window.written") if re.match(r"[−+]?\d", text)} == in_figure
 
 
 def test_statistics_lead_to_maps(opened, tmp_path):

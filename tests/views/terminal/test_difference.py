@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made import Edges, made_map
 from rich.cells import cell_len
-from shown import difference_view
+from shown import difference_view, number_text
 
 from mhaviz.analyses.difference import compare
 from mhaviz.results.attention import Attention
@@ -52,10 +52,10 @@ def test_every_number_is_there(show, difference, width, colour):
     (m,) = d.maps
     cells = shown.split("B − A, the change")[1]
     for number in m.change.weights.ravel():
-        text = f"{number:+z.2f}"
-        assert (text.replace("+0.00", "0.00") in cells) == bool(float(text)), "what rounds to 0 is not written"
+        text = number_text(number, "+z.2f")
+        assert (text.replace("+0.00", "0.00") in cells) == bool(text.strip("+0.")), "what rounds to 0 is not written"
     for divergence, change in ((head.divergence, head.largest) for head in m.heads):
-        for text in (f"{divergence:.4f}", f"{change.after - change.before:+.3f}", f"{change.before:.3f}"):
+        for text in (f"{divergence:.4f}", number_text(change.after - change.before, "+.3f"), f"{change.before:.3f}"):
             assert text in shown
     assert "in bits" in words(shown)
     assert "A: seed 0; B: seed 1" in words(shown)
@@ -71,7 +71,7 @@ def test_the_heads_stand_in_their_order(show, difference):
 def test_one_scale_around_0(show, difference):
     d = difference()
     largest = np.abs(d.maps[0].change.weights).max()
-    assert f"-{largest:.3g} " in show(difference_view(d), 80)
+    assert f"−{largest:.3g} " in show(difference_view(d), 80)
     assert f" {largest:.3g}   rows are" in show(difference_view(d), 80)
 
 
@@ -82,7 +82,7 @@ def test_the_bar_of_several_layers_is_below_their_heads(show, random_map):
     shown = show(difference_view(d), 100)
     assert "\nscale: mean divergence, bits 0–" in shown
     (bar,) = (line for line in shown.splitlines() if "   rows are" in line)
-    assert bar.startswith(f"-{largest:.3g} ")
+    assert bar.startswith(f"−{largest:.3g} ")
 
 
 def test_colours_are_named_only_where_they_are_seen(show, difference):
@@ -123,7 +123,7 @@ def test_pooled_maps(show, reduction, width, kind):
 
 def test_values_beyond_the_scale_are_told(show):
     shown = show(difference_view(pooled(100)), 240)
-    assert "≤ -" in shown
+    assert "≤ −" in shown
     assert "≥ 0" in shown
 
 

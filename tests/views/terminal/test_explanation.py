@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from looking import encoded
 from rich.cells import cell_len
+from shown import number_text
 
 from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
@@ -41,13 +42,13 @@ def test_every_number_is_there(show, width):
     assert list(scores) == [0, 1, 2, 3]
     assert list(contributions) == np.argsort(-e.sizes).tolist()
     for key in range(4):
-        assert f"{e.scores[key]:z.2f}" in scores[key]
+        assert number_text(e.scores[key], "z.2f") in scores[key]
         assert f"{e.weights[key]:.2f}" in scores[key]
-        assert f"{e.similarities[key]:z.2f}" in scores[key]
+        assert number_text(e.similarities[key], "z.2f") in scores[key]
         assert f"{e.sizes[key]:.2f}" in contributions[key]
         assert f"{e.shares[key]:.0%}" in contributions[key]
         strongest = np.argsort(-np.abs(e.products[key]))[:3]
-        assert ", ".join(f"{i} {e.products[key, i]:+.1f}" for i in strongest) in shown
+        assert ", ".join(f"{i} {number_text(e.products[key, i], '+.1f')}" for i in strongest) in shown
     assert f"{np.linalg.norm(e.output):.2f}" in shown.split("= output", 1)[1]
     assert e.source.footnote in " ".join(shown.split())
 

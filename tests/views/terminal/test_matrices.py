@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from looking import encoded
 from rich.cells import cell_len
+from shown import number_text
 
 from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
@@ -23,7 +24,7 @@ def test_every_head_with_its_example(show, width):
     for head in m.heads:
         assert f"L0 H{head.head}: columns {2 * head.head} to {2 * head.head + 1} of Q, K, V and concat" in flat
         score = head.scores[m.position, m.key_position]
-        assert f"/ √2 = {score:z.2f}" in flat
+        assert "/ √2 = " + number_text(score, "z.2f") in flat
     assert m.source.footnote in flat
 
 
@@ -32,9 +33,9 @@ def test_the_numbers_of_all_matrices_where_there_is_room(show):
     shown = show(view_of(m), 100)
     for matrix in (*m.projected, m.joined, m.output):
         assert f"{matrix.name} = {matrix.equation} (6 × 8)" in shown
-        assert all(f"{number:z.2f}" in shown for number in matrix.values.ravel())
+        assert all(number_text(number, "z.2f") in shown for number in matrix.values.ravel())
     for head in m.heads:
-        assert all(f"{number:z.2f}" in shown for number in (*head.scores.ravel(), *head.weights.ravel()))
+        assert all(number_text(number, "z.2f") in shown for number in (*head.scores.ravel(), *head.weights.ravel()))
     for title in ("Q (6 × 2)", "Kᵀ (2 × 6)", "V (6 × 2)", "H = A V (6 × 2)"):
         assert shown.count("  " + title) == len(m.heads)
 

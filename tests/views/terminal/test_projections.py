@@ -3,6 +3,7 @@ import re
 
 import pytest
 from rich.cells import cell_len
+from shown import number_text
 
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.models.single_layer import RandomLayer
@@ -31,7 +32,7 @@ def test_every_number_is_there(show, width, colour):
         assert f"{stage.asymmetry:.2f}" in shown
         assert f"{stage.departure:.2f}" in shown
         for pair in (c.pair, c.pair[::-1]):
-            assert f"{stage.scores[pair]:z.1f}" in shown
+            assert number_text(stage.scores[pair], "z.1f") in shown
     assert f"{c.divergence[0, 1]:.2f} on average" in " ".join(shown.split())
     assert "divergence, bits" in shown
     assert c.source.footnote in " ".join(shown.split())

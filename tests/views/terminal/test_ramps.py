@@ -133,7 +133,7 @@ def test_characters_below_and_above_0_are_others(encoding):
 
 
 def test_the_bar_says_what_is_below_and_above_0(show):
-    assert show(ScaleBar(TWO_SIGNS), 80) == "-2 ▓▓▒▒░░░  ▂▂▂▅▅██ 2\n"
+    assert show(ScaleBar(TWO_SIGNS), 80) == "−2 ▓▓▒▒░░░  ▂▂▂▅▅██ 2\n"
     assert show(ScaleBar(TWO_SIGNS), 80, encoding="ascii") == "-2 &&;;,,,  ___==@@ 2\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 from looking import attend, encoded, traced
 from made import made_map
 from rich.cells import cell_len
-from shown import heatmap_view
+from shown import heatmap_view, number_text
 
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer
@@ -67,14 +67,14 @@ def test_the_numbers_of_the_worked_example_take_a_few_screens(show, width):
     assert max(map(len, lines)) <= width
     for step in ("X", "S", "O"):
         for number in trace.step(step).values[0].ravel():
-            assert f"{number:z.2f}" in " ".join(numbers)
+            assert number_text(number, "z.2f") in " ".join(numbers)
 
 
 def test_trace_shows_small_values_and_not_large_ones(show):
     trace = traced(RandomLayer(8, 4, device_name="cpu"), ["one two"], values=True)
     shown = show(view_of(trace), 100)
     for number in trace.step("S").values.ravel():
-        assert f"{number:.2f}" in shown
+        assert number_text(number, ".2f") in shown
     large = traced(RandomLayer(64, 4, device_name="cpu"), [" ".join("abcdefghij")], values=True)
     assert large.step("Q").values is None
     assert large.step("A").values.shape == (1, 4, 10, 10)
@@ -91,7 +91,7 @@ def test_scaling(show, layer, width):
             assert f"{statistics.score_std:.2f}" in shown
             assert f"{statistics.jacobian:.3f}" in shown
         for score in scaling.scores.ravel():
-            assert f"{score:z.1f}" in shown
+            assert number_text(score, "z.1f") in shown
 
 
 @pytest.mark.parametrize("width", [44, 80, 120])
@@ -134,7 +134,7 @@ def test_the_sweep_has_both_tables(show):
     sweep = sweep_scaling(["one", "two"], 0, (2, 1024), draws=2)
     shown = show(view_of(sweep), 120)
     for results in (sweep.unscaled, sweep.scaled):
-        assert f"{results[1].score_min:.1f} to {results[1].score_max:.1f}" in shown
+        assert f"{number_text(results[1].score_min, '.1f')} to {results[1].score_max:.1f}" in shown
 
 
 @pytest.mark.parametrize("n", [4, 30, 120])
