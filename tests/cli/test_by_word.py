@@ -107,6 +107,14 @@ def test_what_has_no_words(mhaviz, minilm, options, reason):
     assert "Traceback" not in refused.err
 
 
+def test_files_of_a_query_have_whole_words_by_word(mhaviz, minilm, tmp_path):
+    path = str(tmp_path / "it.csv")
+    refused = mhaviz("heatmap", *minilm, "It didn't stop at the station", "--query", "didn't", "-o", path)
+    assert refused.status == 2
+    assert refused.err.endswith("with --by word, files of maps have words, too\n")
+    assert not (tmp_path / "it.csv").exists()
+
+
 def test_arrays_without_tokens_have_no_words(mhaviz, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("weights.npy", np.full((3, 3), 1 / 3))

@@ -101,7 +101,15 @@ def deliver_form(
         delivery.deliver(result, style, notice)
         return
     what = "the maps" if query is None else "the map of the query"
-    delivery.deliver_beside(lambda: _FORMS["map"](attention, query), what, lambda: result, style, notice)
+    delivery.deliver_beside(lambda: _map_of_answer(attention, query), what, lambda: result, style, notice)
+
+
+def _map_of_answer(attention: "Attention", query: str | None) -> "Result":
+    """Return the map of a query that is answered. Raises ArgumentError if it is a word of several tokens."""
+    try:
+        return _FORMS["map"](attention, query)
+    except ArgumentError as error:
+        raise ArgumentError(f"{error}; with {option_name('by')} word, files of maps have words, too") from error
 
 
 @contextmanager
