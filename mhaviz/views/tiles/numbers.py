@@ -16,7 +16,8 @@ APART = 0.06  # inches between words
 NOTE = 0.14  # inches of a line of a note
 _CELL, _SHAPE = 0.4, 1.1  # most inches of a cell; most height / width of all panels
 _LEAST = 1.2  # least inches of a panel
-_BAR, _MOST_BAR = 0.35, 0.8  # inches of the bar between the ends of a scale
+_LEAST_BAR, _MOST_BAR = 0.2, 0.8  # inches of the bar between the ends of a scale
+_WITH_NOTE = 0.35  # least inches of a bar beside the title of a panel that has room for its note
 _BEFORE_CELLS = 0.04  # inches between the last note and the cells
 
 
@@ -26,7 +27,8 @@ def numbers_layout(block: Matrices, room: Room) -> Layout:
     n_keys = len(block.columns)
     left = snap(widest(ruler, block.rows.tokens.texts, BODY) + APART + NAME, dpi)
     across = room.style.across - left + GAP
-    least = max(*(title_width(panel, ruler) for panel in panels), _LEAST, n_keys / dpi) + GAP
+    titles = max(title_width(panel, ruler) for panel in panels) + APART
+    least = max(titles + _LEAST_BAR, _LEAST, n_keys / dpi) + GAP
     most = min(max(int(across / least), 1), max(counts, default=1))
     columns = min(range(min(3, most), most + 1), key=lambda n: (sum(-count % n for count in counts), -n))
     space = Space(
@@ -47,7 +49,7 @@ def numbers_layout(block: Matrices, room: Room) -> Layout:
         values_up_to=max(len(block.rows), n_keys),
     )
     layout = lay_out(len(panels), block.rows, block.columns, space).spread(least)
-    lines = max(len(note_lines(panel, layout, ruler)) for panel in panels) if bar_width(layout, panels, ruler) else 0
+    lines = max(len(note_lines(panel, layout, ruler)) for panel in panels) if has_notes(layout, panels, ruler) else 0
     return replace(layout, title=snap(TILE_TITLE + lines * NOTE + _BEFORE_CELLS * bool(lines), dpi))
 
 
@@ -69,5 +71,14 @@ def note_lines(panel: Panel, layout: Layout, ruler: Ruler) -> list[str]:
 
 def bar_width(layout: Layout, panels: Sequence[Panel], ruler: Ruler) -> float:
     """Return the inches of the bars of scales beside the titles of panels; 0: there is no room for bars."""
-    room = panel_width(layout) - max(title_width(panel, ruler) for panel in panels) - APART
-    return min(room, _MOST_BAR) if room >= _BAR else 0.0
+    room = _beside_titles(layout, panels, ruler)
+    return min(room, _MOST_BAR) if room >= _LEAST_BAR else 0.0
+
+
+def has_notes(layout: Layout, panels: Sequence[Panel], ruler: Ruler) -> bool:
+    """Return whether panels have room for what their numbers mean, below their titles."""
+    return _beside_titles(layout, panels, ruler) >= _WITH_NOTE
+
+
+def _beside_titles(layout: Layout, panels: Sequence[Panel], ruler: Ruler) -> float:
+    return panel_width(layout) - max(title_width(panel, ruler) for panel in panels) - APART
