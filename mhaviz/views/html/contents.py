@@ -166,7 +166,7 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     page = head_statistics_page(result, order)
     words = _words(page, result.source, style)
     if result.examples is not None:
-        of_maps = _words(_page_of(result.examples.with_sinks()), result.source, style)
+        of_maps = _words(_page_of(result.examples), result.source, style)
         words["reading"] = f"tables: {words['reading']}; maps: {of_maps['reading']}"
     about: dict[str, Any] = {
         "title": cut(harmless(style.title or str(page.title)), _TITLE),
@@ -205,8 +205,8 @@ def _of_attention(
     attention: Attention, style: Style, formats: Collection[str], tables: Sequence[dict[str, Any]] = ()
 ) -> Contents:
     """Return the page of an attention; ``tables``: described tables after its own; others as in ``_contents``."""
-    attention = attention.with_sinks()
     page = _page_of(attention)
+    attention = attention.with_sinks()
     about = {
         "title": _title(attention.maps, attention.source.model, style),
         **_words(page, attention.source, style),
