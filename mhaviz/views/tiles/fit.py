@@ -103,9 +103,11 @@ class Space:
         """Least inches of a column apart, and of the gap beside it."""
         return snap(_APART if self.has_labels else _THINLY, self.dpi)
 
-    def of_apart(self, cell: float) -> float:
-        """Return the inches of all columns apart, with their gap, where other cells have ``cell`` inches."""
-        return (len(self.apart) * max(cell, self.least_apart) + self.least_apart) if self.apart else 0.0
+    def keys(self, cells: int, cell: float) -> Side:
+        """Return the columns without labels, of which those that do not stand apart have ``cell`` inches."""
+        if not self.apart:
+            return Side(cells, cell, 0.0)
+        return Side(cells, cell, 0.0, (), self.apart, max(cell, self.least_apart), self.least_apart)
 
     @property
     def beside_name(self) -> float:
@@ -197,8 +199,7 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
     most = max(int(space.width * dpi / (k_cells + space.gap * dpi)), 1)  # with cells of one pixel
     if labelled or space.larger > 1:  # on a page of a given width, cells share pixels
         most = n_tiles
-    wide = (k_cells - len(space.apart)) * width + space.of_apart(width)
-    tile = wide + space.gap, q_cells * height + space.below + space.title
+    tile = space.keys(k_cells, width).length + space.gap, q_cells * height + space.below + space.title
     if space.columns is not None:
         columns = min(space.columns, n_tiles)
     elif space.fills:
@@ -221,14 +222,7 @@ def _of_cells(n_tiles: int, sides: tuple[Axis, Axis], cells: tuple[int, int], sp
         columns,
         -(-n_tiles // columns),
         Side(q_cells, height, space.left),
-        Side(
-            k_cells,
-            width,
-            0.0,
-            apart=space.apart,
-            apart_cell=max(width, space.least_apart) if space.apart else 0.0,
-            apart_gap=space.least_apart if space.apart else 0.0,
-        ),
+        space.keys(k_cells, width),
         gap=space.gap,
         names=space.names,
         pooled=pooled_text(len(sides[0]), len(sides[1]), q_cells, k_cells) if sides[0].cells is None else "",
@@ -245,7 +239,7 @@ def _enlarged(length: float, cells: int, cell: float, space: Space) -> float:
     scale = (length - space.least_apart) / (cells * cell)
     if scale * cell >= space.least_apart:
         return scale
-    return (length - space.of_apart(0.0)) / ((cells - len(space.apart)) * cell)
+    return (length - space.keys(cells, 0.0).begin) / ((cells - len(space.apart)) * cell)
 
 
 def _with_labels(layout: Layout, sides: tuple[Axis, Axis], space: Space) -> Layout:

@@ -40,7 +40,7 @@ def overview_layout(block: Matrices, room: Room) -> Layout:
 
     def enlarged(side: float) -> Layout:
         space = Space(room.ruler, dpi, 1, side + _LABELS, side + _LABELS, least_tile=side, apart=apart)
-        return lay_out(1, m.rows, m.columns, replace(space, cell=(side - space.of_apart(0.0)) / longest))
+        return lay_out(1, m.rows, m.columns, replace(space, cell=(side - space.keys(longest, 0.0).begin) / longest))
 
     least = min(max(longest * _TOKEN, _LEAST), _MORE)
     large = enlarged(least)
