@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.limits import LEAST_DPI
@@ -49,7 +50,8 @@ _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below th
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
 _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
-_SQUEEZED = 0.5, 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
+_SQUEEZED = 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
+_TIGHTEST = 0.5  # share where none has room: with it, some cells are narrower, and their labels may need more room
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -185,12 +187,15 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
             else:
                 high = (low + high) / 2
     if most and style.room is not None and plan.height > most:
-        for share in _SQUEEZED:
-            squeezed = replace(layout, squeeze=share)
-            if (trial := _plan(page, scales, fonts, squeezed)).height <= most:
-                layout, plan = squeezed, trial
-            elif share != _SQUEEZED[0]:  # which alone has narrower cells, whose labels may need more room
-                break
+
+        def with_room(shares: Iterable[float]) -> list[tuple[LayoutStyle, _Plan]]:
+            """Return the layouts with these shares, up to the first that has no room."""
+            layouts = (replace(layout, squeeze=share) for share in shares)
+            trials = ((squeezed, _plan(page, scales, fonts, squeezed)) for squeezed in layouts)
+            return [*takewhile(lambda trial: trial[1].height <= most, trials)]
+
+        if squeezed := with_room(_SQUEEZED) or with_room([_TIGHTEST]):
+            layout, plan = squeezed[-1]
     return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 
 
