@@ -17,7 +17,7 @@ from mhaviz.views.figure.mosaic import draw_mosaic, write_sides
 from mhaviz.views.figure.number_grid import draw_ranges, notes_below
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
-from mhaviz.views.figure.table import TablePart, measure_table
+from mhaviz.views.figure.table import MeasuredTable, TablePart
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, SMALL, snap
 from mhaviz.views.scales import Scales, columns_apart
 from mhaviz.views.tiles.fit import VALUES_UP_TO
@@ -315,18 +315,19 @@ def write_asides(
             sheet.write(right, y + top - 0.04, text, SMALL, vertical="bottom", align="right", colour=QUIET)
 
 
-def decide_heads(block: Matrices, room: Room, fonts: Fonts) -> MosaicPart:
+def decide_heads(block: Matrices, room: Room, fonts: Fonts, measured: MeasuredTable | None) -> MosaicPart:
     """Lay out heads, with their table and the bars along the sides of a single large one.
 
     Args:
         block: the heads.
         room: their room, without what tables and bars take.
         fonts: fonts of the figure.
+        measured: their table, a card of a single head; None: they have none.
     """
     m = block.maps[0]
     style, is_alone = room.style, len(block.panels) == 1
     width = style.width or math.inf
-    table = measure_table(block.table, fonts, is_alone, width - 2 * MARGIN) if block.table else None
+    table = measured.part(width - 2 * MARGIN) if measured else None
     beside = is_alone and width >= _BESIDE_TABLE and not style.is_least  # a map is not made smaller for its sake
     margins: tuple[Margin | None, Margin | None] = (None, None)
     if is_alone and room.stacked == 1 and min(len(m.rows), len(m.columns)) > VALUES_UP_TO and width >= _WIDE:

@@ -21,6 +21,7 @@ from mhaviz.pages.blocks import (
     Page,
     Shaded,
     Stacks,
+    Table,
     Text,
     heads,
     leaves,
@@ -39,7 +40,7 @@ from mhaviz.views.figure.lines import decide_lines
 from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.shaded import ShadedPart
-from mhaviz.views.figure.table import measure_table
+from mhaviz.views.figure.table import MeasuredTable, measure_table
 from mhaviz.views.figure.text import TextPart
 from mhaviz.views.measures import BODY, MARGIN, SMALL
 from mhaviz.views.scales import Scales, resolve
@@ -73,6 +74,7 @@ class Measuring:
         blocks, of_heads = matrices(page.blocks), heads(page.blocks)
         of_patches = sum(block.are_patches for block in page.blocks)
         self._page, self._scales, self._fonts, self._style = page, scales, fonts, style
+        self._tables: dict[tuple[int, bool], tuple[Table, MeasuredTable]] = whole._tables if whole else {}
         self._room = Room(
             fonts,
             style,
@@ -96,6 +98,13 @@ class Measuring:
         page, style = replace(self._page, blocks=blocks), replace(self._style, width=width)
         return Measuring(page, self._scales, self._fonts, style, whole=self).parts()
 
+    def _measured(self, table: Table, card: bool = False) -> MeasuredTable:
+        """Return a table of the page with its texts measured, once for all rooms that are tried."""
+        key = id(table), card
+        if key not in self._tables:
+            self._tables[key] = table, measure_table(table, self._fonts, card)  # a table that is kept keeps its id
+        return self._tables[key][1]
+
     def parts(self) -> list[Part]:
         """Return the parts, in the order of the blocks."""
         parts = [part for block in self._page.blocks for part in self._parts_of(block)]
@@ -108,7 +117,7 @@ class Measuring:
         """Measure a block in its room."""
         table = block.as_table
         assert table is not None, "what has no picture has numbers"
-        return measure_table(table, self._fonts, room=self._style.most_across, squeeze=self._style.squeeze)
+        return self._measured(table).part(self._style.most_across, self._style.squeeze)
 
     @part.register
     def _(self, block: Matrices, room: Room) -> Part:
@@ -136,7 +145,7 @@ class Measuring:
         """Return the room of the pictures of a grid beside its tables, or the whole if that would be too little."""
         tables = [one.as_table for one in grid.blocks if one.as_table is one]
         least = _LEAST_BESIDE_TABLE * max((len(one.columns) for one in matrices([grid])), default=0) + _LABELS_BESIDE
-        wide = (measure_table(table, self._fonts).beside_width + BETWEEN for table in tables)
+        wide = (self._measured(table).part().beside_width + BETWEEN for table in tables)
         free = room.style.across - max(wide, default=math.inf)
         free -= 0.0 if room.style.bars_lie or not bars else BESIDE + sum(map(scale_width, bars))
         return replace(room, style=replace(room.style, width=free + 2 * MARGIN)) if free >= least else room
@@ -194,7 +203,12 @@ class Measuring:
 
     def _aligned(self, of_heads: Sequence[Matrices]) -> list[MosaicPart]:
         """Return all heads of the page; those with the same number stand above each other."""
-        alone = [decide_heads(block, self._room, self._fonts) for block in of_heads]
+
+        def decided(block: Matrices, room: Room) -> MosaicPart:
+            measured = self._measured(block.table, len(block.panels) == 1) if block.table else None
+            return decide_heads(block, room, self._fonts, measured)
+
+        alone = [decided(block, self._room) for block in of_heads]
 
         def aligned(mosaic: MosaicPart) -> MosaicPart:
             if mosaic.layout.enlarged:
@@ -203,7 +217,7 @@ class Measuring:
             like = [one.layout for one in others]
             if len(like) < 2:
                 return mosaic
-            return decide_heads(mosaic.block, replace(self._room, like=like), self._fonts)
+            return decided(mosaic.block, replace(self._room, like=like))
 
         return list(map(aligned, alone))
 

@@ -146,25 +146,44 @@ def _line(columns: Sequence[Column], squeeze: float) -> float:
     return max(_BAR_LINE * squeeze, _LINE) if any(column.bar for column in columns) else _LINE
 
 
-def measure_table(
-    table: Table, fonts: Fonts, card: bool = False, room: float = math.inf, squeeze: float = 1.0
-) -> TablePart:
-    """Measure a table; bars and gaps are smaller where it would be wider than ``room``.
+@dataclass(frozen=True)
+class MeasuredTable:
+    """A table whose texts have been measured, for any room.
 
-    ``card``: as a card of its single row, without the first column. ``squeeze``: see ``TablePart``.
+    Attributes:
+        table, texts, more, card: as of ``TablePart``.
+        wides: width of the widest text of each column, in inches.
     """
+
+    table: Table
+    texts: tuple[tuple[str, ...], ...]
+    wides: tuple[float, ...]
+    more: str
+    card: bool
+
+    def part(self, room: float = math.inf, squeeze: float = 1.0) -> TablePart:
+        """Return the table with smaller bars and gaps where it would be wider than ``room`` inches.
+
+        ``squeeze``: see ``TablePart``.
+        """
+        columns, widths = self.table.columns, list(self.wides)
+        least = [0.0] * len(widths) if self.card else [column.bar * _BAR_CELL for column in columns]
+        room, gaps = room - _HAIR, len(widths) - 1
+        if bars := sum(map(bool, least)):
+            longest = max((room - sum(widths) - gaps * _LEAST_GAP) / bars, _LEAST_BAR)
+            widths = [max(wide, min(bar, longest)) for wide, bar in zip(widths, least, strict=True)]
+        gap = min(max((room - sum(widths)) / max(gaps, 1), _LEAST_GAP), _GAP)
+        line = _line(columns, squeeze)
+        return TablePart(self.table, self.texts, tuple(widths), self.more, self.card, line, gap, squeeze)
+
+
+def measure_table(table: Table, fonts: Fonts, card: bool = False) -> MeasuredTable:
+    """Measure the texts of a table; ``card``: as a card of its single row, without the first column."""
     families = fonts.families
     table, more = table.limited()
     texts = [tuple(text and fonts.shown(text) for text in row) for row in (table.headings(), *table.texts())]
-    least = [column.bar * _BAR_CELL for column in table.columns]
     if card:
-        texts, least = list(zip(*texts, strict=True))[1:], [0.0, 0.0]
+        texts = list(zip(*texts, strict=True))[1:]
     # Small letters are drawn wider than they measure, as they begin at whole pixels.
     wides = (max(text_width(text, SMALL, families) for text in column) for column in zip(*texts, strict=True))
-    widths, room = [wide * DRAWN_WIDER for wide in wides], room - _HAIR
-    gaps = len(widths) - 1
-    if bars := sum(map(bool, least)):
-        longest = max((room - sum(widths) - gaps * _LEAST_GAP) / bars, _LEAST_BAR)
-        widths = [max(wide, min(bar, longest)) for wide, bar in zip(widths, least, strict=True)]
-    gap = min(max((room - sum(widths)) / max(gaps, 1), _LEAST_GAP), _GAP)
-    return TablePart(table, tuple(texts), tuple(widths), more, card, _line(table.columns, squeeze), gap, squeeze)
+    return MeasuredTable(table, tuple(texts), tuple(wide * DRAWN_WIDER for wide in wides), more, card)

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from drawn import texts
@@ -9,8 +11,9 @@ from mhaviz.analyses.explanation import explain
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.explanation import MOST_KEYS
 from mhaviz.pages.registry import page_of
+from mhaviz.views.figure import page, parts
 from mhaviz.views.figure.sheet import ACCENT
-from mhaviz.views.showing import figure_of
+from mhaviz.views.showing import figure_of, figures_of
 from mhaviz.views.style import Style
 
 CLOSE = rounding()
@@ -135,3 +138,21 @@ def test_any_size_stays_on_the_sheet(d_key, length, dpi):
     for image in (one for one in sheet.page.images if not one.get_label().startswith("scale of")):
         left, right, _, _ = image.get_extent()
         assert image.get_array().shape[1] <= (right - left) * sheet.dpi + 1, "no more cells than pixels"
+
+
+@pytest.mark.parametrize("style", [Style(), Style(room="slide")])
+def test_a_table_is_measured_once_for_each_layout_of_the_page(monkeypatch, style):
+    """Beside pictures, whose room it leaves, and alone."""
+    tables, counts = [], []
+
+    def plan(*arguments):
+        tables.clear()
+        planned = lay_out(*arguments)
+        counts.extend(Counter(map(id, tables)).values())
+        return planned
+
+    lay_out, measure = page._plan, parts.measure_table
+    monkeypatch.setattr(page, "_plan", plan)
+    monkeypatch.setattr(parts, "measure_table", lambda table, *a, **b: tables.append(table) or measure(table, *a, **b))
+    figures_of(explanation(), style)
+    assert set(counts) == {1}

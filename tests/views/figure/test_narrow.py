@@ -202,7 +202,7 @@ def test_numbers_of_a_title_stand_beside_the_title_of_cells_without_room_for_the
 
 def test_the_heading_of_a_table_is_part_of_its_height():
     sheet = Sheet(4, 2, 100)
-    part = measure_table(Table((Column("head"),), (("L0 H0",),), "no weight differs"), sheet.fonts)
+    part = measure_table(Table((Column("head"),), (("L0 H0",),), "no weight differs"), sheet.fonts).part()
     part.draw(sheet, 0.5, 0.5, 3.0)
     boxes = {text.get_text(): text.get_window_extent() for text in sheet.page.texts}
     heading, column = boxes["no weight differs"], boxes["head"]
