@@ -83,7 +83,7 @@ class DotsPart(Part):
             )
         for middle, dot, number, note in zip(middles, dots, numbers, notes, strict=True):
             sheet.write(x + names, middle, dot.name, BODY, align="right", vertical="center_baseline")
-            sheet.write(numbers_end, middle, number, BODY, align="right", vertical="center_baseline", colour=QUIET)
+            sheet.write(numbers_end, middle, number, BODY, align="right", vertical="center_baseline")
             sheet.write(right + _AT_ENDS, middle, note, SMALL, colour=QUIET)
         if self._chance:
             texts = set(map(self.dots.text, self._chance))

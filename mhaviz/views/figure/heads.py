@@ -16,7 +16,7 @@ from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.mosaic import draw_mosaic, write_sides
 from mhaviz.views.figure.number_grid import draw_ranges, notes_below
 from mhaviz.views.figure.part import Part
-from mhaviz.views.figure.sheet import FOOT_LINE, QUIET, Sheet
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.figure.table import MeasuredTable, TablePart
 from mhaviz.views.measures import BODY, DRAWN_WIDER, MARGIN, SMALL, snap
 from mhaviz.views.scales import Scales, columns_apart
@@ -307,12 +307,13 @@ def write_asides(
         return
     for i, (text, title) in enumerate(zip(texts, of_titles, strict=True)):
         left, top = layout.tile(i)
+        colour = QUIET if panels[i].apart else INK  # the share of columns in grey is grey
         if is_over_bars and text:
             line = y + top - layout.title + TILE_TITLE - 0.04
-            sheet.write(x + left + title * DRAWN_WIDER + GAP / 2, line, text, SMALL, vertical="bottom", colour=QUIET)
+            sheet.write(x + left + title * DRAWN_WIDER + GAP / 2, line, text, SMALL, vertical="bottom", colour=colour)
         elif text:
             right = x + left + layout.tile_width
-            sheet.write(right, y + top - 0.04, text, SMALL, vertical="bottom", align="right", colour=QUIET)
+            sheet.write(right, y + top - 0.04, text, SMALL, vertical="bottom", align="right", colour=colour)
 
 
 def decide_heads(block: Matrices, room: Room, fonts: Fonts, measured: MeasuredTable | None) -> MosaicPart:

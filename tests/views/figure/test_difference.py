@@ -9,6 +9,7 @@ from shown import difference_figure, number_text
 from mhaviz.analyses.difference import compare
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
+from mhaviz.views.figure.sheet import INK
 from mhaviz.views.style import Style
 
 AUTO = Style("RdBu_r", vmax=None)
@@ -52,6 +53,14 @@ def test_numbers_have_their_sign(difference):
     expected = {number_text(number, "+z.2f") for number in d.maps[0].change.weights.ravel()}
     written = {label.removeprefix("numbers ") for label in drawn if (label or "").startswith("numbers ")}
     assert written == {text for text in expected if text.strip("+0.")}
+
+
+def test_a_divergence_has_one_ink_wherever_it_stands(difference):
+    d = difference()
+    written = [f"{head.divergence:.4f}" for head in d.ranking]
+    texts = [text for text in difference_figure(d).page.texts if any(number in text.get_text() for number in written)]
+    assert len(texts) >= 2 * len(written), "beside dots and over maps"
+    assert {text.get_color() for text in texts} == {INK}
 
 
 def test_changes_that_round_to_0_are_not_written():
