@@ -80,7 +80,7 @@ def changed(*values):
         (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 0]]]))), Style(vmax=0.1256), ("0", "≥ 0.126")),
         (attention_of(made_map("ab", "ab", np.float32([[[0.5, 0.5], [1, 1e-9]]]))), Style(log=True), ("≤ 1e−06", "1")),
         (changed(0.25, 0.1), Style(vmax=0.12), ("≤ −0.12", "≥ 0.12")),
-        (changed(0.00123, 0), Style(), ("-0.00123", "0.00123")),
+        (changed(0.00123, 0), Style(), ("−0.00123", "0.00123")),
         (attention_of(replace(made_map("a", "ab", np.float32([[[1234, 3]]])), quantity=NORM)), Style(), ("0", "1230")),
         (ratios([4.0, 0.5], [1, 0]), Style(), ("≤ 1/4", "4")),
         (ratios([1.02, 0.98], [1, 1]), Style(), ("1/2", "2")),
@@ -115,7 +115,7 @@ def test_numbers_in_the_cells_of_a_page_have_the_decimals_of_a_figure():
     scale = contents_of(d, Style()).document["scales"][-1]
     assert (scale["decimals"], scale["signed"]) == (4, True)
     numbers = {one.number for one in figure_of(d).page.collections if hasattr(one, "number")}
-    assert numbers == {"+0.0012", "-0.0012", "+0.0004", "-0.0004"}
+    assert numbers == {"+0.0012", "−0.0012", "+0.0004", "−0.0004"}
     assert image.get_clim()[1] == scale["high"]
 
 

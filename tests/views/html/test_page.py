@@ -156,9 +156,9 @@ def test_the_pointer_reads_the_exact_weight(opened, minilm):
     page.until("document.querySelectorAll('#panel-map canvas').length")
     page.tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
     read = page.until(
-        "/\\(\\d+\\) → .*\\(\\d+\\): *([\\d.e-]+)/.exec(document.getElementById('panel-map').innerText)?.[0]"
+        "/\\(\\d+\\) → .*\\(\\d+\\): *([\\d.e−]+)/.exec(document.getElementById('panel-map').innerText)?.[0]"
     )
-    found = re.search(r"\((\d+)\) → .*\((\d+)\): *([\d.e-]+)", read)
+    found = re.search(r"\((\d+)\) → .*\((\d+)\): *([\d.e-]+)", read.replace("−", "-"))
     query, key, weight = int(found[1]), int(found[2]), float(found[3])
     assert abs(weight - attention[0].weights[2, query, key]) < 1e-3
 
@@ -282,7 +282,7 @@ def test_why_adds_up_to_the_weight(opened, minilm):
     weight = attention[1].weights[3, 2, 5]
     page.until("document.getElementById('panel-why').innerText.includes('= weight')")
     text = page.ask("document.getElementById('panel-why').innerText")
-    steps = dict(re.findall(r"^(q·k|scaled: / √32|score|= weight)\s+([-\d.e]+)$", text, re.M))
+    steps = dict(re.findall(r"^(q·k|scaled: / √32|score|= weight)\s+([-\d.e]+)$", text.replace("−", "-"), re.M))
     q_k, scaled, score, found = (float(number) for number in steps.values())
     assert abs(q_k / np.sqrt(32) - scaled) < 2e-3
     assert scaled == score
@@ -585,7 +585,7 @@ def test_why_says_of_the_scale_only_what_it_is(opened, tmp_path):
     page.until("document.getElementById('panel-why').innerText.includes('= weight')")
     text = page.ask("document.getElementById('panel-why').innerText")
     assert re.search(r"^scaled: / √16\t", text, re.M)
-    assert re.search(r"^\+ bias\t-2$", text, re.M)
+    assert re.search(r"^\+ bias\t−2$", text, re.M)
 
 
 def test_the_list_says_what_it_leaves_out_and_that_cells_are_cells(opened, tmp_path):
