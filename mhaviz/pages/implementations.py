@@ -36,9 +36,10 @@ def _lesson(c: ImplementationComparison) -> str:
         if len(times) > 1:
             fastest = _fastest(times)
             smallest = _smallest(peaks) if len(peaks) == len(times) else ""
-            memory = " and holds least memory" if fastest == [smallest] else f"; {smallest} holds least memory"
             least, *others = sorted(s for one in c.implementations if (s := one.timings[n].seconds) is not None)
             ahead = f", {readable_factor(others[0] / least)} ahead" if len(fastest) == 1 and least else ""
+            of_fastest = "," * bool(ahead) + " and holds least memory"
+            memory = of_fastest if fastest == [smallest] else f"; {smallest} holds least memory"
             return f"{title}: at N = {length:,} {_fastest_text(fastest)}{ahead}{memory * bool(smallest)}"
     return title
 

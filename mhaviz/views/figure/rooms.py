@@ -48,15 +48,20 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 
     if fits(page):
         return [page]
-    for arranged in (_turned, _loose, _in_row):
+
+    def in_one(arranged: Callable[[Block], Block]) -> list[Page]:
         other = replace(page, blocks=tuple(map(arranged, page.blocks)))
-        if other.blocks != page.blocks and fits(other):
-            return [other]
+        return [other] if other.blocks != page.blocks and fits(other) else []
+
+    if turned := in_one(_turned) or in_one(_loose):
+        return turned
     most = max((block.n_heads for block in page.blocks), default=0)
     least, strengths = min(_LEAST_HEADS, most), _strengths(page)
     if most and fits(with_strongest(page, least, strengths)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n, strengths)), least, most), strengths)]
     divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out, strengths)
+    if len(divided) > 1 and (row := in_one(_in_row)):
+        return row
     parts = [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
     named = [_leading(part, _contents(following)) for part, following in pairwise(parts)]
     return [more if fits(more) else part for more, part in zip(named, parts, strict=False)] + parts[-1:]
@@ -242,14 +247,14 @@ class _Broken(Grid):
 
 
 def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[Block]:
-    """Yield the blocks in their order: those in stacks one by one, and grids between their rows of texts, in blocks
-    where a row does not fit."""
+    """Yield the blocks in their order: those in stacks one by one where both do not fit, and grids between their rows
+    of texts, in blocks where a row does not fit."""
 
     def is_text(row: tuple[Block | None, ...]) -> bool:
         return all(isinstance(one, Text | None) for one in row)
 
     for block in blocks:
-        if isinstance(block, Stacks):
+        if isinstance(block, Stacks) and not ((laid := lay_out(replace(page, blocks=(block,)))) and laid.fits):
             yield from _smaller(page, block.blocks, lay_out)
         elif isinstance(block, Grid):
             for are_texts, rows in groupby(block.rows, is_text):

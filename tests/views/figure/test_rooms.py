@@ -81,7 +81,6 @@ def test_a_picture_fits_its_room(name, room, n_files):
     ("name", "room", "text", "scale"),
     [
         ("projections", "slide", "a row of a softmax sums to 1", "weight"),
-        ("projections", "slide", "rows are queries, columns keys", ("score", "weight")),
         ("projections", "column", "outlined", "score"),
         ("matrices", "page", "in Kᵀ features", "S"),
     ],

@@ -64,7 +64,7 @@ def test_the_two_words_that_look_alike_until_the_symmetry_breaks(show):
 def test_outputs_of_every_stage(show):
     c = comparison()
     shown = plain(show(view_of(c), 100))
-    assert [f"{i} O" in shown for i in range(1, 5)] == [True] * 4
+    assert [f"stage {i}: O" in shown for i in range(1, 5)] == [True] * 4
     assert re.search("   output$", shown, re.MULTILINE)
 
 
