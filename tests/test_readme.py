@@ -126,7 +126,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
             subprocess.run(command, shell=True, check=True)
             continue
         words, pictures = without_pictures(command)
-        if shlex.join(words[1:]) not in COMMANDS:
+        if shlex.join(words[1:]) not in COMMANDS or {"--width", "--title"}.intersection(words):
             words = shlex.split(command, comments=True)
         elif pages := [word for name in pictures if name.endswith(".html") for word in ("-o", name)]:
             words += pages  # test_held.py draws its pictures

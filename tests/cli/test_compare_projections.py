@@ -17,7 +17,13 @@ def test_the_sample_sentence(mhaviz):
     title, subtitle = result.out.split("\n")[:2]
     assert title == "Why projections: i → going (−0.5) is not going → i (3.9)"
     assert subtitle == "self-attention, random weights: i am going to deposit my money at the bank"
-    for part in ("stage 1, plain: S", "2 one projection W", "3 Wq and Wk", "4 Wv as well", "L0 H7"):
+    for part in (
+        "stage 1, plain: S",
+        "stage 2, one projection W",
+        "stage 3, Wq and Wk",
+        "stage 4, Wv as well",
+        "L0 H7",
+    ):
         assert part in result.out
     assert "random weights, seed 0, d_model 512, 8 heads, cpu" in result.out
     assert not result.err

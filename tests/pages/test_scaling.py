@@ -7,7 +7,7 @@ from made import made_map
 
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.models.single_layer import RandomLayer
-from mhaviz.pages.blocks import Table, Text, leaves
+from mhaviz.pages.blocks import Drawn, Table, Text, leaves
 from mhaviz.pages.report import report_page
 from mhaviz.pages.scaling import scaling_page, sweep_page
 from mhaviz.results.attention import Attention
@@ -45,7 +45,7 @@ def test_only_random_weights_show_what_scaling_is_for(source, rows, title):
     c = compared(source, *rows)
     page = scaling_page(c)
     assert page.title == title
-    assert ("not why it is needed" in page.remark) == (source is LEARNT)
+    assert ("not why it is needed" in page.reading(Drawn())) == (source is LEARNT)
     attention = Attention(source, (made_map(TOKENS, TOKENS, c.scaled.weights),))
     report = report_page(Report(attention, ShapeTrace(source, ()), c))
     assert any(f"L0 H0: {title}" in words(block) for block in leaves(report.blocks))

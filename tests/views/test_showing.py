@@ -21,7 +21,7 @@ from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import registry
-from mhaviz.pages.blocks import Curves, Dots, Grid, Matrices, Page, Table, Text, leaves
+from mhaviz.pages.blocks import Dots, Grid, Matrices, Page, Table, Text, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
@@ -82,10 +82,13 @@ def records(random_map, random_heads, random_effects):
     first, second = (Attention(SOURCE, (random_map(2, ("the", "black", "cat"), seed=seed),)) for seed in (0, 1))
     layer = RandomLayer(8, 2, device_name="cpu", causal=True)
     scaled = compare_scaling(*encoded(layer, ["the black cat"]), [0])
+    of_words = mhaviz.load(d_model=8, n_heads=2, device="cpu").attend("the cat sat on my mat")
     embedded = mhaviz.load(d_model=8, n_heads=1, device="cpu").embeddings("the cat the")
     some = [
         *RECORDS,
         first,
+        of_words.answer("cat"),
+        of_words.lines("cat"),
         embedded,
         mhaviz.sinusoids(3, 4),
         compare(first, second),
@@ -105,7 +108,7 @@ def records(random_map, random_heads, random_effects):
 def test_every_page_is_tried(records):
     for module in pkgutil.iter_modules(mhaviz.pages.__path__):
         importlib.import_module(f"mhaviz.pages.{module.name}")
-    assert len(records) == 18
+    assert len(records) == 20
     own = {"ImageAttention", "ShapeTrace"}  # which tests of their own try
     assert set(records) | own == {kind.__name__ for kind in registry._ENTRIES}
     assert all(document(record) for record in records.values())
@@ -134,7 +137,7 @@ def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
         del registry._ENTRIES[Answer]
 
 
-@pytest.mark.parametrize("number", range(18))
+@pytest.mark.parametrize("number", range(20))
 def test_in_a_column_letters_have_at_least_six_points(records, number):
     for sheet in figures_of(list(records.values())[number], Style(room="column", dpi=50)):
         inside(sheet)
@@ -143,7 +146,7 @@ def test_in_a_column_letters_have_at_least_six_points(records, number):
         assert (sheet.get_size_inches() <= np.add(ROOMS["column"], 0.03)).all()
 
 
-@pytest.mark.parametrize("number", range(18))
+@pytest.mark.parametrize("number", range(20))
 def test_paper_and_terminal_say_what_the_page_says(show, records, number):
     record = list(records.values())[number]
     page, style = page_of(record), Style()
@@ -170,7 +173,7 @@ def said(block):
         return (getattr(block.title, "head", block.title), *(panel.title for panel in block.panels))
     if isinstance(block, Dots):
         return (block.table.heading, *(dot.name for dot in block.dots))
-    return () if isinstance(block, Curves) else block.lines
+    return block.lines if isinstance(block, Text) else ()
 
 
 def test_a_page_without_blocks_has_its_title_and_footnote():
