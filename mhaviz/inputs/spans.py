@@ -134,7 +134,8 @@ def _words(tokens: Tokens) -> tuple[tuple[Span, ...], str]:
     starts = [i for i in range(len(tokens)) if not i or i not in joined]  # a part may begin inside a word
     runs = zip(starts, [*starts[1:], len(tokens)], strict=True)
     spans = tuple(Span("".join(names[start:end]), ((start, end),)) for start, end in runs)
-    others = [span for span in spans if span.ranges[0][0] not in single and any(map(str.isalnum, span.name))]
+    aside = single.union(tokens.special)  # the name of a special token has letters, but no word of the text
+    others = [span for span in spans if span.ranges[0][0] not in aside and any(map(str.isalnum, span.name))]
     unspaced = "".join(names[i] for i in sorted(single)[:2]).strip() if len(single) > len(others) else ""
     return spans, unspaced
 

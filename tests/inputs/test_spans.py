@@ -99,6 +99,7 @@ def test_parts_of_tokens_keep_their_words():
         (Tokens(("我", "爱", "你")), "expected blanks between words, got '我爱', which needs a segmenter"),
         (Tokens((" The", " 日", "本", "語", " flag")), "expected blanks between words, got '日本'"),
         (Tokens((" the", "日 1/3", "日 2/3", "日 3/3", "本")), "expected blanks between words, got '日本'"),
+        (Tokens(("[CLS]", "日", "本", "[SEP]"), (0, 3)), "expected blanks between words, got '日本'"),
         (Tokens((" สวัส", "ดี")), "expected blanks between words"),
         (Tokens((" ดี", "จ้า")), "expected blanks between words"),
     ],
