@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -20,6 +20,7 @@ from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
 from mhaviz.observe.patches import Patches
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import PreTrainedTokenizerBase
 
     from mhaviz.models.transformers.read import Cut
@@ -253,26 +254,34 @@ def tokenizer_of_program() -> "PreTrainedTokenizerBase | None":
 def cuts_of_program(ids: tuple[int, ...]) -> "dict[tuple[int, ...], Cut]":
     """Return how a tokenizer of transformers has cut a text into these ids, and into those of them that are no padding.
 
-    Its results in memory tell; they are gone, and the cuts empty, if the program keeps only the ids.
+    Its results in memory tell; they are gone, and the cuts empty, if the program keeps only the ids. They are empty,
+    too, if it has cut texts that differ into these ids: "the dog's house" and "the dog 's house" have the same.
     """
     home = sys.modules.get("transformers.tokenization_utils_base")
     if home is None:
         return {}
-    from mhaviz.models.transformers.read import Cut
-
     results = (one for one in gc.get_referrers(home.BatchEncoding) if type(one) is home.BatchEncoding)
-    encodings = islice((encoding for one in results for encoding in one.encodings or ()), _MOST_ENCODED)
+    encodings = list(islice((encoding for one in results for encoding in one.encodings or ()), _MOST_ENCODED))
     found = next((one for one in encodings if len(one) == len(ids) and tuple(one.ids) == ids), None)
     if found is None:
         return {}
-    there = [place for place, is_text in enumerate(found.attention_mask) if is_text]
-    offsets, words = found.offsets, found.word_ids
-    return {
-        tuple(ids[place] for place in places): Cut(
-            [offsets[place] for place in places], [words[place] for place in places]
-        )
-        for places in (range(len(ids)), there)
-    }
+    text, cut = _text(found), _cut(found, found.attention_mask)
+    alike = (one for one in encodings if len(one) >= len(text) and _text(one) == text)
+    if any(_cut(one, one.attention_mask) != cut for one in alike):
+        return {}
+    return {ids: _cut(found, [1] * len(ids)), text: cut}
+
+
+def _text(encoding: "Encoding") -> tuple[int, ...]:
+    """Return the ids of an encoding that are no padding."""
+    return tuple(compress(encoding.ids, encoding.attention_mask))
+
+
+def _cut(encoding: "Encoding", kept: Sequence[int]) -> "Cut":
+    """Return how an encoding has cut its text into the tokens where ``kept`` is 1."""
+    from mhaviz.models.transformers.read import Cut
+
+    return Cut([*compress(encoding.offsets, kept)], [*compress(encoding.word_ids, kept)])
 
 
 _found: dict[str, Any] = {}

