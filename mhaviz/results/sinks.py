@@ -66,7 +66,8 @@ def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     - c_j is at least 3 × the largest c of keys that are none of these,
     - its mean weight is at least 0.05, and at least 4 queries see it.
 
-    A text of fewer than 6 tokens has none. Maps of other numbers than weights, and parts of maps, have none.
+    A text of fewer than 6 tokens, or 4 queries, has none. Nor have maps of other numbers than weights, and parts of
+    maps.
     """
     texts = defaultdict[Hashable, list["AttentionMap"]](list)
     for m in filter(_can_have, maps):
@@ -122,6 +123,11 @@ def _pooled_sink(maps: Sequence["AttentionMap"]) -> PooledSink | None:
     return PooledSink(column, first.keys[token], float(shares[column]))
 
 
+def is_short(m: "AttentionMap") -> bool:
+    """Return whether a map of all tokens has so few that it is not known which of its keys are sinks."""
+    return len(m.keys) < _LEAST_TOKENS or len(m.queries) < _LEAST_QUERIES
+
+
 def sinks_at(columns: Iterable[int]) -> Sinks:
     """Return sinks of which nothing but their columns is known."""
     return Sinks(tuple(Sink(column, "", np.nan, np.nan) for column in columns), "", np.nan)
@@ -146,7 +152,7 @@ def _can_be(m: "AttentionMap") -> NDArray[np.bool_]:
 
 def _can_have(m: "AttentionMap") -> bool:
     """Return whether it is known of each key how much weight each query gives it, and of each query what it sees."""
-    return _is_of_weights(m) and m.is_whole and len(m.keys) >= _LEAST_TOKENS
+    return _is_of_weights(m) and m.is_whole and not is_short(m)
 
 
 def _is_of_weights(m: "AttentionMap") -> bool:

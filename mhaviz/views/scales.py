@@ -17,7 +17,7 @@ from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, g
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.weight_range import darkest_from, histograms, largest_weight
 from mhaviz.results.attention import AttentionMap
-from mhaviz.results.sinks import like_sinks, pooled_sinks, sinks_at
+from mhaviz.results.sinks import is_short, like_sinks, pooled_sinks, sinks_at
 from mhaviz.views.style import Style
 
 # The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
@@ -223,15 +223,15 @@ def without_missing(m: AttentionMap) -> AttentionMap:
 def _without_sinks(maps: Sequence[AttentionMap], style: Style) -> list[AttentionMap]:
     """Return maps without weights that would set the scale in place of sinks, which stand apart.
 
-    They are those of keys that are sinks in other texts, in texts without sinks, such as short ones: of "It was.", the
-    weight of [CLS] is nearly 1; and of columns of pooled maps in which there is a sink.
+    They are those of keys that are sinks in other texts, in texts too short to have any: of "It was.", the weight of
+    [CLS] is nearly 1; and of columns of pooled maps in which there is a sink.
     """
     if not style.has_sinks_apart:
         return list(maps)
     sinks, without = {m.sinks for m in maps if m.sinks}, []
     for m, pooled in zip(maps, pooled_sinks(maps), strict=True):
         left_out = [pooled.column] if pooled else []
-        if sinks and m.sinks is None and m.is_whole:
+        if sinks and m.is_whole and is_short(m):
             left_out = np.flatnonzero(like_sinks(m, sinks)).tolist()
         without.append(replace(m, sinks=sinks_at(left_out)) if left_out else m)
     return without

@@ -91,6 +91,21 @@ def test_a_text_too_short_for_sinks_has_no_part_of_the_scale_for_what_is_a_sink_
     assert {*resolve(attention_page(attention_of(long, other)), {}, style).drawn.values()} == {scale}
 
 
+@pytest.mark.parametrize("queries", [N, 4])
+def test_a_text_that_is_known_to_have_no_sinks_has_all_its_weights_on_the_scale(queries):
+    """Its [CLS] is a key like others, whose weights would be beyond a scale without them."""
+    tokens = ["[CLS]", *(f"w{i}" for i in range(1, N))]
+    weights = np.full((2, queries, N), 0.1 / (N - 2), np.float32)
+    weights[..., :2] = 0.65, 0.25  # not 3 × another
+    m = made_map(tokens[:queries], tokens, weights, "other", special_keys=(0,), sentence=1)
+    alone = resolve(attention_page(attention_of(m)), {}, Style()).of(m)
+    found = resolve(attention_page(attention_of(bidirectional(sentence=0), m)), {}, Style())
+    assert attention_of(m).sinks == (None,)
+    (scale,) = {one for one in found.drawn.values() if one.name}
+    assert scale.high == pytest.approx(max(alone.high, darkest_from([others_of(bidirectional(), (0,))])))
+    assert not scale.above
+
+
 def test_shares_names_and_a_bar_say_what_grey_columns_are():
     sheet = heatmap_figure(attention_of(bidirectional()), Style(dpi=40))
     shown = texts(sheet)
