@@ -107,10 +107,10 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
     for m in maps:
         of_texts[m.sentence, m.kind].append(m)
     apart = {text: alike[0].sinks for text, alike in of_texts.items() if alike[0].sinks}
-    pooled = {text: sink for text, alike in of_texts.items() if (sink := pooled_sinks(alike)[0])}
+    pooled = {text: sinks for text, alike in of_texts.items() if (sinks := pooled_sinks(alike)[0])}
     said, end = [len({text[part] for text in of_texts}) > 1 for part in range(2)], f", {look}" * bool(look)
     texts = {text: _sinks_text(sinks) + end for text, sinks in apart.items()}
-    texts |= {text: _pooled_sink_text(sink) for text, sink in pooled.items()}
+    texts |= {text: _pooled_sinks_text(sinks) for text, sinks in pooled.items()}
     if len(texts) <= _MOST_TEXTS:
         names = {
             text: [f"{m.text_name} {text[0]}"] * said[0] + [text[1]] * said[1] for text, (m, *_) in of_texts.items()
@@ -128,8 +128,10 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
     return lines
 
 
-def _pooled_sink_text(sink: PooledSink) -> str:
-    return f"sink: in the column of {_sink_name(sink.token)}, {percent(sink.share)} of all weight; pooled, so not apart"
+def _pooled_sinks_text(sinks: Sequence[PooledSink]) -> str:
+    of_each = [f"{_sink_name(one.token)}, {percent(one.share)}" for one in sinks]
+    several = "s" * (len(sinks) > 1)
+    return f"sink{several}: in the column{several} of {', and '.join(of_each)} of all weight; pooled, so not apart"
 
 
 def _sink_name(token: str) -> str:

@@ -91,36 +91,36 @@ class PooledSink:
     share: float
 
 
-def pooled_sinks(maps: Sequence["AttentionMap"]) -> tuple[PooledSink | None, ...]:
-    """Return the column of each map that is pooled by mass with a sink, found once per text; None: there is none.
+def pooled_sinks(maps: Sequence["AttentionMap"]) -> tuple[tuple[PooledSink, ...], ...]:
+    """Return the columns of each map that is pooled by mass with a sink, found once per text, in the order of the text.
 
-    It has the first key or a special one, 0.05 of all weight, and at least 3 × the share of each column with neither.
-    How many keys each query sees is no longer known, nor what the other keys of the column get.
+    Such a column has the first key or a special one, 0.05 of all weight, and at least 3 × the share of each column with
+    neither. How many keys each query sees is no longer known, nor what the other keys of the column get.
     """
     texts = defaultdict[Hashable, list["AttentionMap"]](list)
     those = [_is_of_weights(m) and m.are_sums and m.columns.is_pooled for m in maps]
     keys = [(_text(m), len(m.rows), len(m.columns)) if is_one else None for m, is_one in zip(maps, those, strict=True)]
     for m, key in zip(maps, keys, strict=True):
         texts[key].append(m)
-    found = {key: _pooled_sink(alike) for key, alike in texts.items() if key is not None}
-    return tuple(None if key is None else found[key] for key in keys)
+    found = {key: tuple(_pooled_sinks(alike)) for key, alike in texts.items() if key is not None}
+    return tuple(() if key is None else found[key] for key in keys)
 
 
-def _pooled_sink(maps: Sequence["AttentionMap"]) -> PooledSink | None:
-    """Return the column with a sink of maps of one text in the same cells."""
+def _pooled_sinks(maps: Sequence["AttentionMap"]) -> Iterator[PooledSink]:
+    """Yield the columns with a sink of maps of one text in the same cells."""
     first, sums = maps[0], np.zeros(len(maps[0].columns))
     queries = np.diff(first.rows.edges)
     for head in (head for m in maps for head in m.weights):
         sums += queries @ np.nan_to_num(head)
     shares = sums / (sum(len(m.weights) for m in maps) * queries.sum())
-    of_first, of_special = first.aside
-    others = ~(of_first | of_special)
-    column = int(np.argmax(np.where(others, -1.0, shares)))
-    if others.all() or not others.any() or shares[column] < max(_LEAST_WEIGHT, _FACTOR * shares[others].max()):
-        return None
-    start, end = first.columns.edges[column : column + 2] - first.columns.start
-    token = next((key for key in first.columns.tokens.special if start <= key < end), start)
-    return PooledSink(column, first.keys[token], float(shares[column]))
+    can_be = np.logical_or(*first.aside)
+    if can_be.all():
+        return
+    least = max(_LEAST_WEIGHT, _FACTOR * shares[~can_be].max())
+    for column in np.flatnonzero(can_be & (shares >= least)).tolist():
+        start, end = first.columns.edges[column : column + 2] - first.columns.start
+        token = next((key for key in first.columns.tokens.special if start <= key < end), start)
+        yield PooledSink(column, first.keys[token], float(shares[column]))
 
 
 def is_short(m: "AttentionMap") -> bool:

@@ -224,13 +224,13 @@ def _without_sinks(maps: Sequence[AttentionMap], style: Style) -> list[Attention
     """Return maps without weights that would set the scale in place of sinks, which stand apart.
 
     They are those of keys that are sinks in other texts, in texts too short to have any: of "It was.", the weight of
-    [CLS] is nearly 1; and of columns of pooled maps in which there is a sink.
+    [CLS] is nearly 1; and of columns of pooled maps with a sink.
     """
     if not style.has_sinks_apart:
         return list(maps)
     sinks, without = {m.sinks for m in maps if m.sinks}, []
     for m, pooled in zip(maps, pooled_sinks(maps), strict=True):
-        left_out = [pooled.column] if pooled else []
+        left_out = [sink.column for sink in pooled]
         if sinks and m.is_whole and is_short(m):
             left_out = np.flatnonzero(like_sinks(m, sinks)).tolist()
         without.append(replace(m, sinks=sinks_at(left_out)) if left_out else m)

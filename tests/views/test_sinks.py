@@ -229,6 +229,22 @@ def test_a_pooled_map_has_the_scale_of_columns_without_a_sink_and_says_so(show):
     assert "sink" not in show(heatmap_view(attention_of(m), Style(sinks="in")), 100)
 
 
+def test_each_column_of_a_pooled_map_with_a_sink_is_left_out_of_the_scale(show):
+    """With [SEP] alone left out, [CLS] would set the scale."""
+    n, cells, weights = 40, 10, np.full((1, 40, 40), 0.4 / 38, np.float32)
+    weights[..., 0], weights[..., -1] = 0.25, 0.35
+    tokens = ["[CLS]", *(f"w{i}" for i in range(1, n - 1)), "[SEP]"]
+    m = pooled(made_map(tokens, tokens, weights, special_keys=(0, n - 1)), cells)
+    ((first, last),) = pooled_sinks([m])
+    assert (first.column, first.token, last.column, last.token) == (0, "[CLS]", cells - 1, "[SEP]")
+    rest = 3 * 0.4 / 38
+    assert (first.share, last.share) == pytest.approx((0.25 + rest, 0.35 + rest), abs=1e-6)
+    scale = resolve(attention_page(attention_of(m)), {}, Style()).of(m)
+    assert scale.high == pytest.approx(2 * 4 * 0.4 / 38, abs=1e-6)  # twice the even weight of the other columns
+    printed = " ".join(show(heatmap_view(attention_of(m)), 100).split())
+    assert "sinks: in the columns of [CLS], 28%, and [SEP], 38% of all weight; pooled, so not apart" in printed
+
+
 def uniform(n):
     weights = np.tri(n, dtype=np.float32)
     words = [f"w{i}" for i in range(n)]
@@ -245,7 +261,7 @@ def uniform(n):
     ],
 )
 def test_no_sink_of_a_pooled_map_is_where_none_is_known(show, m):
-    assert pooled_sinks([m]) == (None,)
+    assert pooled_sinks([m]) == ((),)
     assert "sink" not in show(heatmap_view(attention_of(m)), 100)
 
 
