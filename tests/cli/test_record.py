@@ -392,3 +392,35 @@ def test_an_environment_that_contradicts_itself_is_found_before_the_program_runs
     result = mhaviz("record", "-o", str(tmp_path / "x.png"), str(script))
     assert (result.status, ran.exists()) == (1, False)
     assert "RANK, WORLD_SIZE and LOCAL_RANK are not as torchrun sets them" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--as lines", "lines: expected at most 8 heads"),
+        ("--as answer --query 2", "--query: expected at least 4 words"),
+    ],
+)
+def test_a_recording_is_saved_before_what_is_made_of_it_fails(record, options, message, tmp_path):
+    wide = PROGRAM.replace("9, 24", "9, 36").replace("(3, 8)", "(9, 4)")
+    result = record(wide, *options.split(), "-o", "maps.npz", "-o", "lines.png")
+    assert result.status == 2
+    assert message in result.err
+    assert "maps.npz is saved" in result.err
+    assert np.load(tmp_path / "maps.npz").files
+    assert not (tmp_path / "lines.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--as lines --vmax 0.5", "--vmax is for maps; leave it out, or add --as map"),
+        ("--query 2 --vmax 0.5", "--vmax is for maps; leave it out, or add --as map"),
+        ("--show rollout --as lines", "a rollout goes through all heads, and --as lines is of single heads"),
+    ],
+)
+def test_looks_that_a_form_lacks_are_refused_before_the_program_runs(record, options, message):
+    result = record("print('ran')", *options.split(), "-o", "maps.npz")
+    assert result.status == 2
+    assert message in result.err
+    assert "ran" not in result.out

@@ -16,6 +16,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import By, Heads, Layers
 from mhaviz.cli.shared.parsing import several
+from mhaviz.cli.shared.queries import likely_form, require_looks
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.texts import read_labels
@@ -24,6 +25,7 @@ from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
     from mhaviz.observe.program import Ending, Program
+    from mhaviz.views.style import Style
 
 _MOST_HEADS = 16  # rows of the table of --show heads
 
@@ -113,6 +115,7 @@ def record(
     options, style = recorded.parse(), style_of(looks, delivery)
     style.require_vmax()
     images.check(needs_image=())
+    _require_form(images, style, show)
     folder = Path.cwd()
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])
@@ -147,6 +150,15 @@ def record(
     raise typer.Exit(ending.status)
 
 
+def _require_form(images: ImageOptions, style: "Style", show: str) -> None:
+    """Raise ArgumentError if the form of maps has no such look, or a rollout has no such form, before the work."""
+    if show == "rollout" and images.form not in (None, "map"):
+        form = f"{option_name('form')} {images.form}"
+        raise ArgumentError(f"a rollout goes through all heads, and {form} is of single heads; leave out one")
+    if show == "weights" and images.image is None:
+        require_looks(style, likely_form(images.query, images.form))
+
+
 def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
     """Return the program. If it cannot be parsed, show Python's own message and exit."""
     from mhaviz.observe.program import Program, show_error
@@ -162,7 +174,7 @@ def _deliver(
     recording: "Recording",
     ending: "Ending",
     delivery: Delivery,
-    style: Any,
+    style: "Style",
     images: ImageOptions,
     show: str,
     by: str | None,

@@ -48,6 +48,11 @@ def require_query(query: str | None, form: Form | None) -> None:
         raise ArgumentError(f"{option_name('form')} answer is for one query; add --query WORD")
 
 
+def likely_form(query: str | None, form: Form | None) -> Form:
+    """Return the form of maps that are not known yet, if they can answer."""
+    return form or ("map" if query is None else "answer")
+
+
 def require_looks(style: "Style", form: Form) -> None:
     """Raise ArgumentError if a look is chosen that a form does not have, but maps."""
     if others := [name for name in given(style) if name not in _LOOKS.get(form, [name])]:
@@ -58,7 +63,7 @@ def form_of(attention: "Attention", query: str | None, form: Form | None) -> For
     """Return the form of these maps: unless it is chosen, an answer to a query, where they can tell."""
     from mhaviz.results.answer import is_answerable
 
-    return form or ("answer" if query is not None and is_answerable(attention) else "map")
+    return form or (likely_form(query, form) if is_answerable(attention) else "map")
 
 
 def require_form(attention: "Attention", query: str | None, form: Form | None, style: "Style") -> None:
@@ -94,14 +99,17 @@ def deliver_form(
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
     form = form_of(attention, query, form)
-    require_looks(style, form)
-    with _advising_map():
-        result = _FORMS[form](attention, query)
+
+    def made() -> "Result":
+        require_looks(style, form)
+        with _advising_map():
+            return _FORMS[form](attention, query)
+
     if form == "map":
-        delivery.deliver(result, style, notice)
+        delivery.deliver(made(), style, notice)
         return
     what = "the maps" if query is None else "the map of the query"
-    delivery.deliver_beside(lambda: _map_of_answer(attention, query), what, lambda: result, style, notice)
+    delivery.deliver_beside(lambda: _map_of_answer(attention, query), what, made, style, notice)
 
 
 def _map_of_answer(attention: "Attention", query: str | None) -> "Result":
