@@ -7,6 +7,7 @@ own.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal
 
 from mhaviz.inputs.tokens import Tokens
@@ -383,6 +384,11 @@ class LinkPanel:
     asides: tuple[tuple[str, tuple[float, ...]], ...] = ()
     note: str = ""
 
+    @property
+    def n_links(self) -> int:
+        """Number of lines."""
+        return sum(len(head.links) for head in self.heads)
+
 
 @dataclass(frozen=True, eq=False)
 class Links(_Illustration):
@@ -405,13 +411,20 @@ class Links(_Illustration):
     is_explained = True
 
     @property
+    def contents(self) -> tuple[str, ...]:
+        """Names of the heads."""
+        return tuple(one.name for panel in self.panels for one in panel.heads)
+
+    @property
     def n_pieces(self) -> int:
         """Number of panels."""
         return len(self.panels)
 
     def pieces(self, begin: int, end: int) -> "Links":
-        """Return some panels."""
-        return replace(self, panels=self.panels[begin:end])
+        """Return some panels, and the rows of the table that are about them."""
+        ends = list(accumulate((panel.n_links for panel in self.panels), initial=0))
+        table = replace(self.table, rows=self.table.rows[ends[begin] : ends[end]])
+        return replace(self, table=table, panels=self.panels[begin:end])
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the words and captions."""
@@ -516,8 +529,10 @@ class Bars(_Illustration):
         return len(self.bars)
 
     def pieces(self, begin: int, end: int) -> "Bars":
-        """Return some bars."""
-        return replace(self, bars=self.bars[begin:end])
+        """Return some bars, and the rows of the table that are about them: the mean has none."""
+        ends = list(accumulate((not bar.is_mean for bar in self.bars), initial=0))
+        table = replace(self.table, rows=self.table.rows[ends[begin] : ends[end]])
+        return replace(self, table=table, bars=self.bars[begin:end])
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of slices."""

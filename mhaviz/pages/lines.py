@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
 from mhaviz.errors import counted
 from mhaviz.pages.answer import texts_names, title_text, word_names
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
+from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
@@ -21,20 +23,35 @@ _ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a lin
 @shown(Lines, RESULT_SUFFIXES)
 def lines_page(lines: Lines) -> Page:
     """Return the page of links; of several texts, each has a heading."""
-    is_random = lines.source.is_random
-    footnote, has_query = lines.source.footnote, any(text.look for text in lines.texts)
+    is_random, footnote = lines.source.is_random, lines.source.footnote
+    named = list(zip(lines.texts, texts_names(lines.texts), strict=True))
+    drawn = [(text, name) for text, name in named if text.heads]
+    diffuse = ", ".join(name for text, name in named if not text.heads and text.diffuse)
+    missing = ", ".join(name for text, name in named if not text.heads and not text.diffuse)
+    colours = _colours([text for text, _ in drawn])
     reading = (
         f"lines: weights of at least {LEAST_WEIGHT:.2f}"
-        + f", at most {MOST_OF_HEAD} of a head" * has_query
-        + f"; {_ASIDE}: mean weight of special tokens and sinks" * any(_asides(one, one.heads) for one in lines.texts)
+        + f", at most {MOST_OF_HEAD} of a head" * any(text.look is not None for text, _ in drawn)
+        + f"; {_ASIDE}: mean weight of special tokens and sinks" * any(_asides(one, one.heads) for one, _ in drawn)
+        + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
+        + f"; NaN: {missing}" * bool(missing)
     )
     if len(lines.texts) == 1:
         (text,) = lines.texts
-        return Page(_title(text, is_random), tuple(_blocks(text)), footnote, reading)
+        return Page(_title(text, is_random), tuple(_blocks(text, colours[0])), footnote, reading)
     blocks = list[Block]()
-    for text, name in zip(lines.texts, texts_names(lines.texts), strict=True):
-        blocks += [Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text)]
+    for (text, name), of_text in zip(drawn, colours, strict=True):
+        blocks += [Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text, of_text)]
     return Page("", tuple(blocks), footnote, reading)
+
+
+def _colours(texts: Sequence[TextLinks]) -> list[tuple[int, ...]]:
+    """Return the number of the colour of each head of each text: a head has the same in all, if they are enough."""
+    names = [[one.name for one in text.heads] for text in texts]
+    every = list(dict.fromkeys(chain.from_iterable(names)))
+    return [
+        tuple((every if len(every) <= len(HEADS) else of_text).index(name) for name in of_text) for of_text in names
+    ]
 
 
 def _title(text: TextLinks, is_random: bool) -> str:
@@ -77,15 +94,15 @@ def _is_of_itself(text: TextLinks, link: Link) -> bool:
     return text.is_of_one_text and link.query == link.key
 
 
-def _blocks(text: TextLinks) -> list[Block]:
+def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
     are_several = len(text.heads) > 1  # else the title says what it does
     if text.look:
         captions = tuple(f"{one.name} {_best_link(text, one)}" for one in text.heads)
-        panels = [LinkPanel(text.heads, tuple(range(len(text.heads))), captions, _asides(text, text.heads))]
+        panels = [LinkPanel(text.heads, colours, captions, _asides(text, text.heads))]
     else:
         panels = [
-            LinkPanel((one,), (i,), (one.name,), _asides(text, (one,)), _habit(text, one) if are_several else "")
-            for i, one in enumerate(text.heads)
+            LinkPanel((one,), (colour,), (one.name,), _asides(text, (one,)), _habit(text, one) if are_several else "")
+            for one, colour in zip(text.heads, colours, strict=True)
         ]
     return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN), Text((_carried(text),), "quiet")]
 

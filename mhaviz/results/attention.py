@@ -589,14 +589,14 @@ class Attention(Result):
 
         Weights are by word, and words as in ``answer``. Special tokens and ``sinks`` are set aside. Without a query,
         these are the links from all words, of at most eight heads and 30 words; choose heads by ``select``. Heads whose
-        links carry less than a fifth of their weight on words are left out.
+        links carry less than a fifth of their weight on words are left out, and heads with NaN; a text of which all
+        heads are left out has none in ``Lines.texts``.
 
         Args:
             query: as in ``answer``: links of this word alone, at most three of a head, of the five best ranked heads.
 
         Raises:
-            ArgumentError: as ``answer``; more than eight heads or 30 words; links carry less than a fifth of the weight
-                on words in all heads.
+            ArgumentError: as ``answer``; more than eight heads or 30 words; no text has heads that are not left out.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on my mat").select(head=0)

@@ -82,7 +82,7 @@ class TextLinks(ShortRepr):
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         shown: indices of the queries that have links: one, or all words.
         aside: bool, (n_keys,), special tokens and sinks, to which there are no links.
-        heads: heads with links, the first at most eight.
+        heads: heads with links, the first at most eight; empty: those of no head would carry enough.
         diffuse: heads that are left out, as their links would carry less than a fifth of their weight on words.
         look: what the only query looks at; None: all words have links.
         kind, sentence, pass_number, is_recorded: as of ``Look``.
@@ -118,7 +118,7 @@ class TextLinks(ShortRepr):
 
 @dataclass(frozen=True)
 class Lines(Result):
-    """Links between words, of each text."""
+    """Links between words, of each text, of which at least one has some."""
 
     source: Source
     texts: tuple[TextLinks, ...]
@@ -132,10 +132,39 @@ class Lines(Result):
 def lines(attention: "Attention", query: int | str | None = None) -> Lines:
     """Return the links of heads; see ``Attention.lines``."""
     if query is not None:
-        return Lines(attention.source, tuple(_of_look(look) for look in attention.answer(query).looks))
-    texts = texts_of(attention)
-    sinks = {id(m): found.keys if found else () for m, found in zip(attention.maps, attention.sinks, strict=True)}
-    return Lines(attention.source, tuple(_of_maps(maps, sinks[id(maps[0])]) for maps in texts))
+        texts = tuple(map(_of_look, attention.answer(query).looks))
+    else:
+        sinks = {id(m): found.keys if found else () for m, found in zip(attention.maps, attention.sinks, strict=True)}
+        texts = tuple(_of_maps(maps, sinks[id(maps[0])]) for maps in texts_of(attention))
+    if not any(text.heads for text in texts):
+        raise _without_links(texts)
+    return Lines(attention.source, texts)
+
+
+def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
+    """Return the error of texts of which none has links."""
+    text = max(texts, key=lambda one: max((head.carried for head in one.diffuse), default=-1.0))
+    where = _in_text(text)
+    if text.look:
+        return UnansweredError(
+            f"{parameter('query')}: expected a word that gives some word a weight of at least {LEAST_WEIGHT:.2f} in a "
+            f"head, so that lines carry {_LEAST_CARRIED:.0%} of its weight on words, got "
+            f"{quoted(text.look.word.strip())}{where}"
+        )
+    if not text.diffuse:
+        return UnansweredError(f"lines: expected weights, got NaN in every head{where}")
+    best = max(text.diffuse, key=lambda one: one.carried)
+    which = best.name if len(text.diffuse) == 1 else f"{counted(len(text.diffuse), 'head')}, {best.name} most"
+    return UnansweredError(
+        f"lines: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
+        f"{_LEAST_CARRIED:.0%} of its weight on words, got {which} with {best.carried:.0%}{where}"
+    )
+
+
+def _in_text(text: "TextLinks | AttentionMap") -> str:
+    """Return " in sentence 2" of a text that has a number, and " in pass 3"; "" else."""
+    named = {"example" if text.is_recorded else "sentence": text.sentence, "pass": text.pass_number}
+    return "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
 
 
 def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
@@ -146,13 +175,13 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
     """
     one_query = f"; {parameter('query')} WORD has the lines of one" * is_accepted("query")
     if is_answerable(attention):  # but perhaps too long
-        sides = {axis.tokens for m in attention.maps for axis in (m.rows, m.columns)}
-        words = (SpanSide.of(tokens, words_or_tokens).axis.tokens for tokens in sides)
-        n_words = max(len(of_side) - len(of_side.special) for of_side in words)
+        sides = {axis.tokens: m for m in reversed(attention.maps) for axis in (m.rows, m.columns)}
+        words = ((SpanSide.of(tokens, words_or_tokens).axis.tokens, m) for tokens, m in sides.items())
+        n_words, longest = max(((len(side) - len(side.special), m) for side, m in words), key=lambda pair: pair[0])
         if n_words > _MOST_WORDS:
             raise UnansweredError(
                 f"lines: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
-                f"{n_words:,}{one_query}"
+                f"{n_words:,}{_in_text(longest)}{one_query}"
             )
     texts = by_text(attention, "lines")
     n_heads = max(sum(len(m.heads) for m in maps) for maps in texts)
@@ -192,16 +221,13 @@ def _document(text: TextLinks) -> dict[str, Any]:
 def _of_look(look: Look) -> TextLinks:
     """Return the links of one query, of the heads that look at their target from it, or else of the strongest."""
     ranked = (look.ranked or look.heads)[:_MOST_RANKED]
-    every = (_links(one.layer, one.head, one.weights[None], (look.query,), look.aside, MOST_OF_HEAD) for one in ranked)
-    heads = [one for one in every if one.links]
+    every = [_links(one.layer, one.head, one.weights[None], (look.query,), look.aside, MOST_OF_HEAD) for one in ranked]
+    heads = tuple(one for one in every if one.links)
     on_words = sum(float(one.weights[:, ~look.aside].sum()) for one in heads)
-    if not heads or sum(link.weight for one in heads for link in one.links) < _LEAST_CARRIED * on_words:
-        raise UnansweredError(
-            f"{parameter('query')}: expected a word that gives some word a weight of at least {LEAST_WEIGHT:.2f} in a "
-            f"head, so that lines carry {_LEAST_CARRIED:.0%} of its weight on words, got {quoted(look.word.strip())}"
-        )
+    is_diffuse = not heads or sum(link.weight for one in heads for link in one.links) < _LEAST_CARRIED * on_words
+    clear, diffuse = ((), tuple(every)) if is_diffuse else (heads, ())
     about = look.kind, look.sentence, look.pass_number, look.is_recorded
-    return TextLinks(look.queries, look.keys, (look.query,), look.aside, tuple(heads), (), look, *about)
+    return TextLinks(look.queries, look.keys, (look.query,), look.aside, clear, diffuse, look, *about)
 
 
 def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
@@ -212,20 +238,18 @@ def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
         queries, keys, (), aside, (), (), None, first.kind, first.sentence, first.pass_number, first.is_recorded
     )
     shown = text.rows
-    heads = [
-        _links(m.layer, head, rows.means(columns.sums(weights), axis=0)[[*shown]], shown, aside)
+    by_word = (
+        (m.layer, head, rows.means(columns.sums(weights), axis=0))
         for m in maps
         for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True)
+    )
+    heads = [
+        _links(layer, head, weights[[*shown]], shown, aside)
+        for layer, head, weights in by_word
+        if np.isfinite(weights).all()
     ]
     clear = tuple(one for one in heads if not one.is_diffuse)
     diffuse = tuple(one for one in heads if one.is_diffuse)
-    if not clear:
-        best = max(heads, key=lambda one: one.carried)
-        which = best.name if len(heads) == 1 else f"{counted(len(heads), 'head')}, {best.name} most"
-        raise UnansweredError(
-            f"lines: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
-            f"{_LEAST_CARRIED:.0%} of its weight on words, got {which} with {best.carried:.0%}"
-        )
     about = text.kind, text.sentence, text.pass_number, text.is_recorded
     return TextLinks(queries, keys, shown, aside, clear, diffuse, None, *about)
 

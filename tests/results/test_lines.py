@@ -20,9 +20,10 @@ from rich.console import Console
 import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import leaves
+from mhaviz.pages.blocks import Bars, Drawn, Links, leaves
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.lines import lines_page
+from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.lines import HeadLinks, Link, TextLinks
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
@@ -182,6 +183,51 @@ def test_heads_too_diffuse_for_lines_are_left_out_and_named():
         result(m).select(head=1).lines()
 
 
+def test_texts_too_diffuse_for_lines_are_left_out_and_named_and_a_head_keeps_its_colour():
+    words = [f"w{i}" for i in range(20)]
+    flat, near, nothing = np.ones((20, 20)), np.eye(20) + 0.001, np.full((20, 20), np.nan)
+    several = [[flat, near, near], [near, near, near], [flat] * 3, [nothing] * 3, [nothing, near, flat]]
+    maps = [made(np.stack(of_text), words, sentence=i) for i, of_text in enumerate(several)]
+    lines = result(*maps).lines()
+    page = lines_page(lines)
+    assert [block.lines[0][:10] for block in page.blocks if getattr(block, "style", "") == "heading"] == [
+        f"sentence {i}" for i in (0, 1, 4)
+    ]
+    assert page.reading(Drawn()).endswith("; too diffuse for lines: sentence 2; NaN: sentence 3")
+    colours = [
+        {one.name: i for p in block.panels for one, i in zip(p.heads, p.colours, strict=True)}
+        for block in page.blocks
+        if isinstance(block, Links)
+    ]
+    assert [list(of_text) for of_text in colours] == [["L0 H1", "L0 H2"], ["L0 H0", "L0 H1", "L0 H2"], ["L0 H1"]]
+    assert colours[0].items() | colours[2].items() <= colours[1].items()
+    assert len(set(colours[1].values())) == 3
+    document = lines.to_dict()["lines"][2]
+    assert (document["heads"], len(document["too_diffuse"])) == ([], 3)
+    (text,) = result(maps[4]).lines().texts
+    assert [one.head for one in (*text.heads, *text.diffuse)] == [1, 2]  # the head with NaN is neither
+    inside(*sheets(lines))
+    by_query = lines_page(result(*maps[:3]).lines("w3"))
+    assert [text.lines[0][:10] for text in by_query.blocks if getattr(text, "style", "") == "heading"] == [
+        "sentence 0",
+        "sentence 1",
+    ]
+
+
+def test_parts_of_panels_and_bars_have_the_numbers_that_they_are_about_and_say_what_is_next(animal):
+    (block, _) = leaves(lines_page(animal.select(layer=3, head=[1, 8, 10]).lines()).blocks)
+    assert block.contents == ("L3 H1", "L3 H8", "L3 H10")
+    (bars,) = (one for one in leaves(page_of(animal.answer("it")).blocks) if isinstance(one, Bars))
+    assert [bar.name for bar in bars.bars][:2] == ["mean", "L2 H1"]
+    for whole, ends in (
+        (block, [("L3 H1", "L3 H8"), ("L3 H10",)]),
+        (bars, [("L2 H1",), ("L3 H1", "L2 H3", "L0 H5", "L2 H8")]),
+    ):
+        for part, names in zip((whole.pieces(0, 2), whole.pieces(2, whole.n_pieces)), ends, strict=True):
+            column = [one.heading for one in part.table.columns].index("head")
+            assert tuple(dict.fromkeys(row[column] for row in part.table.rows)) == names
+
+
 @pytest.mark.parametrize(
     ("maps", "query", "message"),
     [
@@ -189,6 +235,14 @@ def test_heads_too_diffuse_for_lines_are_left_out_and_named():
         ([made(np.ones((1, 31, 31)), [f"w{i}" for i in range(31)])], None, "expected at most 30 words, .* got 31"),
         ([made(np.ones((1, 20, 20)), [f"w{i}" for i in range(20)])], "w3", "weight of at least 0.10 .* got 'w3'"),
         ([made(np.ones((1, 7, 7))).mean()], None, "expected weights of single heads"),
+        ([made(np.full((1, 7, 7), np.nan))], None, "expected weights, got NaN in every head"),
+        (
+            [made(np.eye(7)[None] + 0.1, sentence=0), made(np.ones((1, 31, 31)), ["w"] * 31, sentence=1)],
+            None,
+            "got 31 in sentence 1",
+        ),
+        ([made(np.ones((1, 20, 20)), "abcdefghijklmnopqrst", sentence=i) for i in (1, 2)], None, "0% in sentence 1"),
+        ([made(np.ones((1, 20, 20)), "abcdefghijklmnopqrst", sentence=i) for i in (1, 2)], "c", "'c' in sentence 1"),
     ],
 )
 def test_what_has_no_lines_says_why(maps, query, message):
