@@ -4,7 +4,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, takewhile
 from typing import Protocol
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
@@ -62,15 +62,14 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
     divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out, strengths)
     if len(divided) > 1 and (row := in_one(_in_row)):
         return row
-    parts = [_numbered(part, page, i, len(divided)) for i, part in enumerate(divided, 1)]
-    named = [_leading(part, _contents(following)) for part, following in pairwise(parts)]
-    return [more if fits(more) else part for more, part in zip(named, parts, strict=False)] + parts[-1:]
-
-
-def _leading(part: Page, contents: str) -> Page:
-    """Return a part that says in its footnote what the next one has."""
-    number, *rest = part.footnote.split("; ", 1)
-    return replace(part, footnote="; ".join([number + f", next: {contents}" * bool(contents), *rest]))
+    n_parts = len(divided)
+    parts = [_numbered(part, page, i, n_parts) for i, part in enumerate(divided, 1)]
+    following = [*map(_contents, divided[1:]), ""]
+    leading = [
+        _numbered(part, page, i, n_parts, then)
+        for i, (part, then) in enumerate(zip(divided, following, strict=True), 1)
+    ]
+    return [more if fits(more) else part for more, part in zip(leading, parts, strict=True)]
 
 
 def _contents(part: Page) -> str:
@@ -100,10 +99,10 @@ def _in_row(block: Block) -> Block:
     return replace(block, across=None) if isinstance(block, Matrices) and block.across and not block.maps else block
 
 
-def _numbered(part: Page, page: Page, number: int, of: int) -> Page:
-    """Return a part of the page with its number in the footnote, if it is not all of it, and without the reading of
-    matrices that other parts have."""
-    said = f"part {number} of {of}" * (of > 1)
+def _numbered(part: Page, page: Page, number: int, of: int, following: str = "") -> Page:
+    """Return a part of the page with its number in the footnote, if it is not all of it, and what the next part has,
+    and without the reading of matrices that other parts have."""
+    said = f"part {number} of {of}" * (of > 1) + f", next: {following}" * bool(following)
     is_read = matrices(part.blocks) or not matrices(page.blocks)
     return replace(part, footnote="; ".join(filter(None, [said, page.footnote])), remark=part.remark if is_read else "")
 
