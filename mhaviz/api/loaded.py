@@ -1,6 +1,7 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -147,6 +148,7 @@ class LoadedModel:
     def __init__(self, make: Callable[[bool], Model], predicts: bool = False, said: Collection[str] = ()) -> None:
         self._make, self._predicts, self._said = make, predicts, frozenset(said)
         self._whole = make(predicts)
+        self._check: Callable[[Attention], object] = _accept
 
     def __repr__(self) -> str:
         sites = self._whole.all_sites
@@ -192,7 +194,6 @@ class LoadedModel:
         mean: bool = False,
         by: Literal["word"] | None = None,
         page: bool | None = None,
-        check: Callable[[Attention], object] = lambda attention: None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
         **given: Unpack[GivenOptions],
@@ -222,8 +223,6 @@ class LoadedModel:
                 "uniform", or with ``window`` or ``pool`` "max".
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
-            check: called with the maps before the model runs, without their weights, and again with them; what it
-                raises ends the work.
             on_notice: called with one line for what takes long, and for what verification has found.
             on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
             given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
@@ -271,7 +270,7 @@ class LoadedModel:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
             attention = attention if query is None else attention.of_query(query)
             attention = attention.mean() if mean else attention
-            check(attention)
+            self._check(attention)
             return attention
 
         if show == "rollout":
@@ -678,6 +677,21 @@ class LoadedModel:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
         model = self._chosen(layer, kind, given.generate)
         return model, model.read(given)
+
+
+def checked(model: LoadedModel, check: Callable[[Attention], object]) -> LoadedModel:
+    """Return the model with a check of what ``attend`` computes.
+
+    ``check``: called with the maps before the model runs, without their weights, and again with them; what it raises
+    ends the work.
+    """
+    model = copy(model)
+    model._check = check
+    return model
+
+
+def _accept(attention: Attention) -> None:
+    """Accept any maps."""
 
 
 def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rounding import rounding
 from torch import nn
 
 import mhaviz
+from mhaviz.api.loaded import checked
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
@@ -402,3 +404,11 @@ def test_examples_are_as_many_as_a_page_has_room_for(model_folder, monkeypatch, 
 def test_statistics_of_no_sentence_are_none(model_folder):
     with pytest.raises(ArgumentError, match="expected at least one sentence, got none"):
         mhaviz.head_statistics(model_folder("bert"), [])
+
+
+def test_maps_are_checked_before_the_model_runs_and_after_though_attend_has_no_parameter_for_it():
+    seen = []
+    found = checked(mhaviz.load("random", n_heads=2), seen.append).attend("a b c")
+    assert [one.maps[0].queries for one in seen] == 2 * [("a", "b", "c")]
+    assert seen[-1] is found
+    assert not {name for name in signature(mhaviz.attend).parameters if "check" in name}

@@ -86,11 +86,13 @@ def heatmap(
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form)
+    from mhaviz.api.loaded import checked
+
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
     delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     with progress(delivery.quiet, "computing", time_left=True) as on_progress:
-        attention = loaded.attend(
+        attention = checked(loaded, partial(require_form, query=query, form=form, style=style)).attend(
             given,
             layer=layer,
             head=head,
@@ -104,7 +106,6 @@ def heatmap(
             window=long.window,
             mean=mean,
             by=by,
-            check=partial(require_form, query=query, form=form, style=style),
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )
