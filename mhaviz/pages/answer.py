@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
-from mhaviz.pages.blocks import Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
+from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
 from mhaviz.pages.labels import bare, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import Answer, HeadLook, Look
+from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, Look
 from mhaviz.results.attention import head_name
 from mhaviz.results.lines import TextLinks
 
@@ -48,28 +48,40 @@ def _reading(answer: Answer) -> str:
         "words give that word"
     )
     are_of_one_text = any(look.itself is not None for look in answer.looks)
-    return said + ", or the word at the same distance, whichever is more" * are_of_one_text
+    are_unknown = any(one.others is None for look in answer.looks for one in _drawn_heads(look))
+    said += ", or the word at the same distance, whichever is more" * are_of_one_text
+    return said + f"; {NOTHING}: fewer than {LEAST_OTHERS} of them" * are_unknown
 
 
 def title_text(look: Look, is_random: bool = False) -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
-    heads, or that none is strong."""
+    heads, or if none is strong, of heads that are not ranked and why they are not, or that none of these is strong."""
     said = f"“{word_names(look.queries)[look.query]}” looks {_where_text(look)}"
     return f"{said}, by chance: the weights are random" if is_random else said
 
 
 def _where_text(look: Look) -> str:
-    if not (ranked := look.ranked):
-        return "only where other words look, too"
-    first = ranked[0]
-    if first.weight < _STRONG:
-        target = word_names(look.keys)[first.target]
-        return f"at no other word strongly: at most {first.weight:.2f}, at “{target}” in {_head(first)}"
+    if strong := [one for one in look.ranked if one.weight >= _STRONG]:
+        return _at(look, strong)
+    if not (strong := [one for one in look.not_ranked if one.weight >= _STRONG]):
+        best = look.heads[0]
+        return f"at no other word strongly: at most {best.weight:.2f}, at “{_target(look, best)}” in {_head(best)}"
+    if unknown := [one for one in strong if one.others is None]:
+        return f"{_at(look, unknown)}; too few other words to compare it with"
+    return f"strongly only where other words look, too: {_at(look, strong)}"
+
+
+def _at(look: Look, strong: Sequence[HeadLook]) -> str:
+    """Return "at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the distinct targets of the strongest heads."""
     named = dict[str, HeadLook]()
-    for one in ranked:
-        if one.weight >= max(_STRONG, _OF_FIRST * first.weight):
-            named.setdefault(word_names(look.keys)[one.target], one)
+    for one in strong:
+        if one.weight >= _OF_FIRST * strong[0].weight:
+            named.setdefault(_target(look, one), one)
     return "at " + " and ".join(f"“{word}” ({_head(one)} {one.weight:.2f})" for word, one in [*named.items()][:2])
+
+
+def _target(look: Look, one: HeadLook) -> str:
+    return word_names(look.keys)[one.target]
 
 
 def mean_text(look: Look) -> str:
@@ -157,7 +169,7 @@ def _shaded(look: Look) -> Shaded:
 def _bars(look: Look) -> Bars:
     heads = _drawn_heads(look)
     mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
-    bars = (Bar(_head(one), _slices(look, one.weights, one.target), f"others {_others(one):.2f}") for one in heads)
+    bars = (Bar(_head(one), _slices(look, one.weights, one.target), _others_text(one)) for one in heads)
     columns = (
         Column("head", align="left", is_key=True),
         Column("looks at", align="left"),
@@ -165,7 +177,7 @@ def _bars(look: Look) -> Bars:
         Column("", bar=20, align="left"),
         Column("others", "{:.2f}".format),
     )
-    rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, _others(one)) for one in heads)
+    rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, one.others) for one in heads)
     return Bars(Table(columns, rows), (*[mean] * (len(look.heads) > 1), *bars), "other words", "weight 1")
 
 
@@ -208,14 +220,16 @@ def _head(one: HeadLook) -> str:
     return head_name(one.layer, one.head)
 
 
-def _others(one: HeadLook) -> float:
-    return max(one.habit, one.crowd)
+def _others_text(one: HeadLook) -> str:
+    return f"others {NOTHING if one.others is None else f'{one.others:.2f}'}"
 
 
 def _why(look: Look, one: HeadLook) -> str:
-    if one.habit < one.crowd:
-        return f"other words give it {one.crowd:.2f}"
+    if one.others is None:
+        return "too few other words to compare it with"
+    if one.others != one.same_offset:
+        return f"other words give it {one.others:.2f}"
     distance = one.target - look.query
     adjacent = {-1: "previous word", 1: "next word"}
     where = adjacent.get(distance) or f"{abs(distance)} words {'back' if distance < 0 else 'on'}"
-    return f"{where}, usually {one.habit:.2f}"
+    return f"{where}, usually {one.others:.2f}"

@@ -20,8 +20,10 @@ from mhaviz.results.spans import SpanSide
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention, AttentionMap
 
+LEAST_OTHERS = 3
+"""Least number of other words whose mean is known."""
+
 _TIMES_OTHERS = 2.0  # least weight of a ranked head / what other words give the same offset, or the same word
-_LEAST_OTHERS = 3  # least number of other words whose mean is known
 _LEAST_WORDS = 4  # least words of a text: of fewer, one is always strong
 
 
@@ -32,18 +34,18 @@ class HeadLook(ShortRepr):
     Attributes:
         layer, head: indices of the head.
         weights: float64, (n_keys,), weights that the word gives to the words of the keys.
-        target: index of its strongest word: neither itself nor a special token or a sink.
-        habit: mean weight that other words give to the word at the same distance from them; 0 if fewer than 3 have one,
-            or keys and queries are different texts.
-        crowd: mean weight that other words give to the target; 0 if fewer than 3 see it.
+        target: index of the strongest word that it sees: neither itself nor a special token or a sink.
+        same_offset: mean weight that other words give to the word at the same distance from them; None: unknown, as
+            fewer than 3 see such a word, or keys and queries are different texts.
+        same_word: mean weight that other words give to the target; None: unknown, as fewer than 3 see it.
     """
 
     layer: int
     head: int
     weights: NDArray[np.float64]
     target: int
-    habit: float
-    crowd: float
+    same_offset: float | None
+    same_word: float | None
 
     @property
     def weight(self) -> float:
@@ -51,9 +53,14 @@ class HeadLook(ShortRepr):
         return float(self.weights[self.target])
 
     @property
+    def others(self) -> float | None:
+        """What other words give, to the target or at the same distance, whichever is more; None: unknown."""
+        return max((mean for mean in (self.same_offset, self.same_word) if mean is not None), default=None)
+
+    @property
     def is_ranked(self) -> bool:
         """Whether the target's weight is more than 2 × what other words give: the head does not look there anyway."""
-        return self.weight > _TIMES_OTHERS * max(self.habit, self.crowd)
+        return self.others is not None and self.weight > _TIMES_OTHERS * self.others
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +72,7 @@ class Look(ShortRepr):
         position: position of its first token in its text.
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
-        heads: all heads without NaN, those with the largest weight of a target first.
+        heads: all heads whose numbers are finite, those with the largest weight of a target first.
         kind: kind of the attention.
         sentence, pass_number: as of ``AttentionMap``.
         is_recorded: whether the maps are of a running program.
@@ -112,7 +119,7 @@ class Look(ShortRepr):
 
     @property
     def not_ranked(self) -> tuple[HeadLook, ...]:
-        """Heads that look at their target from other words as well."""
+        """Heads that look at their target from other words as well, or of which this is unknown."""
         return tuple(look for look in self.heads if not look.is_ranked)
 
 
@@ -186,8 +193,8 @@ def _document(look: Look) -> dict[str, Any]:
             "is_ranked": one.is_ranked,
             "looks_at": one.target,
             "weight": one.weight,
-            "same_offset": one.habit,
-            "same_word": one.crowd,
+            "same_offset": one.same_offset,
+            "same_word": one.same_word,
             "weights": one.weights,
         }
         for one in (*look.ranked, *look.not_ranked)
@@ -257,13 +264,14 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
 
 
 def word_sides(m: "AttentionMap", sinks: Sequence[int]) -> tuple[SpanSide, SpanSide, Tokens, Tokens, NDArray[np.bool_]]:
-    """Return which tokens are in which words of the queries and of the keys, the words of both, and which keys are
-    special tokens or ``sinks``, (n_keys,)."""
+    """Return which tokens are in which words of the queries and of the keys, the words of both, and which keys have
+    only special tokens and ``sinks``, (n_keys,)."""
     rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (m.rows, m.columns))
     queries, keys = (
         axis.tokens if axis.tokens.ranges else side.axis.tokens for axis, side in ((m.rows, rows), (m.columns, columns))
     )
-    return rows, columns, queries, keys, np.isin(np.arange(len(keys)), [*keys.special, *columns.owners[[*sinks]]])
+    of_words = ~np.isin(np.arange(len(m.columns.tokens)), [*m.columns.tokens.special, *sinks])
+    return rows, columns, queries, keys, columns.sums(of_words.astype(np.int64)) == 0
 
 
 def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look:
@@ -274,23 +282,24 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)
+    pieces = rows.owners == word
     heads = list[HeadLook]()
-    for m in maps:  # a word sees what some piece of it sees
-        seen = rows.sums(columns.sums(m.seen.astype(np.int64)), axis=0) > 0
-        _require_words(int((seen[word] & ~aside).sum()), "that the query sees")
-        for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True):
-            by_word = rows.means(columns.sums(weights), axis=0)
-            if not np.isfinite(by_word).all():
-                continue
-            ranking = np.where(aside, -1.0, by_word[word])
-            if is_of_one_text:
-                ranking[word] = -1.0
-            target = int(ranking.argmax())
+    for m in maps:
+        seen = m.seen
+        can_be_target = ~aside & (columns.sums(seen[pieces].sum(axis=0)) > 0)  # a word sees what some piece of it sees
+        _require_words(int(can_be_target.sum()), "that the query sees")
+        if is_of_one_text:
+            can_be_target[word] = False
+        of_word = columns.sums(m.weights[:, pieces].astype(np.float64)).mean(axis=1)
+        for head, weights, of_head in zip(m.heads, of_word, m.weights, strict=True):
+            target = int(np.where(can_be_target, weights, -1.0).argmax())
             same = others + target - word
-            inside = (same >= 0) & (same < len(keys))
-            habit = _mean(by_word, seen, others[inside], same[inside]) if is_of_one_text else 0.0
-            crowd = _mean(by_word, seen, others, np.full(len(others), target))
-            heads.append(HeadLook(m.layer, head, by_word[word], target, habit, crowd))
+            inside = (same >= 0) & (same < len(keys)) & is_of_one_text
+            giving = others[others != target] if is_of_one_text else others
+            offset = _mean(of_head, seen, (rows, columns), others[inside], same[inside])
+            crowd = _mean(of_head, seen, (rows, columns), giving, np.full_like(giving, target))
+            if np.isfinite([*weights, offset or 0.0, crowd or 0.0]).all():
+                heads.append(HeadLook(m.layer, head, weights, target, offset, crowd))
     if not heads:
         raise UnansweredError(f"{parameter('query')}: expected weights, got NaN in every head")
     heads.sort(key=lambda look: -look.weight)
@@ -309,8 +318,28 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
 
 
 def _mean(
-    weights: NDArray[np.floating], seen: NDArray[np.bool_], queries: NDArray[np.int64], keys: NDArray[np.int64]
-) -> float:
-    """Return the mean weight of these queries on a key each, of those that see it; 0 if they are fewer than 3."""
-    seeing = seen[queries, keys]
-    return float(weights[queries, keys][seeing].mean()) if seeing.sum() >= _LEAST_OTHERS else 0.0
+    weights: NDArray[np.floating],
+    seen: NDArray[np.bool_],
+    sides: tuple[SpanSide, SpanSide],
+    queries: NDArray[np.int64],
+    keys: NDArray[np.int64],
+) -> float | None:
+    """Return the mean weight that words give to a word each, of those that see it; None if they are fewer than 3.
+
+    Only the cells of these words are read, as the map of all words would take long.
+
+    Args:
+        weights: of one head by token, (q_length, k_length).
+        seen: which of them are seen, by token.
+        sides: the words of both sides, each of which is a run of tokens.
+        queries, keys: indices of the words, (pairs,).
+    """
+    rows, columns = (side.edges for side in sides)
+    n_queries, n_keys = np.diff(rows)[queries], np.diff(columns)[keys]
+    sizes = n_queries * n_keys
+    pair = np.repeat(np.arange(len(sizes)), sizes)  # of each token and token, that of their words
+    row, column = np.divmod(np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes), n_keys[pair])
+    cells = rows[queries][pair] + row, columns[keys][pair] + column
+    by_word = np.bincount(pair, weights[cells], len(sizes)) / n_queries
+    seeing = np.bincount(pair, seen[cells], len(sizes)) > 0
+    return float(by_word[seeing].mean()) if seeing.sum() >= LEAST_OTHERS else None

@@ -1,7 +1,9 @@
 """What a word looks at, beside transformers in float64 and beside loops."""
 
 import io
+import json
 import re
+import tracemalloc
 import unicodedata
 from pathlib import Path
 
@@ -65,8 +67,11 @@ def test_a_word_is_answered_as_transformers_has_it(animal, by_hand, query, word)
         assert one.target == 1 + int(np.argmax([0 if j == word else a[word, j] for j in range(1, 13)]))
         others = [i for i in range(1, 13) if i != word]
         along = [a[i, i + one.target - word] for i in others if 0 <= i + one.target - word < 14]
-        assert one.habit == pytest.approx(np.mean(along) if len(along) >= 3 else 0, abs=CLOSE)
-        assert one.crowd == pytest.approx(a[others, one.target].mean(), abs=CLOSE)
+        giving = [a[i, one.target] for i in others if i != one.target]
+        assert (
+            one.same_offset == pytest.approx(np.mean(along), abs=CLOSE) if len(along) >= 3 else one.same_offset is None
+        )
+        assert one.same_word == pytest.approx(np.mean(giving), abs=CLOSE)
 
 
 def test_what_it_looks_at(animal):
@@ -78,7 +83,7 @@ def test_what_it_looks_at(animal):
     )
     assert not_ranked_text(look) == (
         "not ranked: L0 H2 because 1.00 (previous word, usually 0.94), L1 H8 was 0.75 (next word, usually 0.61), "
-        "L5 H11 animal 0.67 (other words give it 0.38)"
+        "L5 H11 animal 0.67 (other words give it 0.34)"
     )
 
 
@@ -91,26 +96,73 @@ def answered(*maps, query="c", **details):
     return Attention(Source("made", details), maps).answer(query)
 
 
+def runs(data, n):
+    """Texts of n tokens in words, and the words' tokens."""
+    begins = [0, *sorted(data.draw(st.sets(st.integers(1, n - 1), min_size=n // 2)))]
+    words = [range(i, j) for i, j in zip(begins, [*begins[1:], n], strict=True)]
+    return [" " * (i in begins) + chr(97 + i) for i in range(n)], words
+
+
 @given(st.data())
-def test_habits_and_crowds_are_means_of_what_others_give(data):
-    n, kind = data.draw(st.integers(4, 9)), data.draw(st.sampled_from(["self", "masked", "cross"]))
-    word = data.draw(st.integers(3, n - 1) if kind == "masked" else st.integers(0, 3))
+def test_what_others_give_is_a_mean_over_those_that_see_it(data):
+    n, kind = data.draw(st.integers(8, 12)), data.draw(st.sampled_from(["self", "masked", "cross"]))
+    tokens, words = runs(data, n)
+    word = data.draw(st.integers(3 * (kind == "masked"), len(words) - 1))
     a = np.random.default_rng(data.draw(st.integers(0, 99))).dirichlet(np.full(n, 0.3), (2, n)) + 1e-3
-    a = np.tril(a) if kind == "masked" else a
-    m = made(a, "abcdefghi"[:n], "pqrstuvwx"[:n] if kind == "cross" else None, kind)
-    (look,) = answered(m, query=word).looks
+    m = made(
+        np.tril(a) if kind == "masked" else a, tokens, [t.upper() for t in tokens] if kind == "cross" else None, kind
+    )
+    (look,) = answered(m, query=words[word][0]).looks
+    assert look.query == word
+    numbers = range(len(words))
     for one in look.heads:
-        w, j = m.weights[one.head].astype(float), one.target
-        assert w[word, j] == max(w[word, k] for k in range(n) if k != word or kind == "cross")
-        seeing = [i for i in range(n) if i != word and (kind != "masked" or j <= i)]
-        crowd = [w[i, j] for i in seeing]
-        along = [w[i, i + j - word] for i in range(n) if i != word and 0 <= i + j - word < n]
-        along = along if kind != "cross" and (kind == "self" or j <= word) else []
-        for found, of in ((one.habit, along), (one.crowd, crowd)):
-            assert found == pytest.approx(np.mean(of) if len(of) >= 3 else 0, abs=1e-6)
-        assert one.is_ranked == (one.weight > 2 * max(one.habit, one.crowd))
+        w = m.weights[one.head].astype(float)
+        sees = {(i, j) for i in numbers for j in numbers if kind != "masked" or words[j][0] <= words[i][-1]}
+        of = {(i, j): sum(w[q, k] for q in words[i] for k in words[j]) / len(words[i]) for i, j in sees}
+        own = {(i, i) for i in numbers if kind != "cross"}
+        assert (word, one.target) in sees - own
+        assert one.weight == pytest.approx(max(of[pair] for pair in sees - own if pair[0] == word))
+        there = [of[pair] for pair in sees - own if pair[0] != word and pair[1] == one.target]
+        pairs = {(i, i + one.target - word) for i in numbers if i != word and kind != "cross"} & sees
+        known = [np.mean(x) for x in (there, [of[pair] for pair in pairs]) if len(x) >= 3]
+        assert [x for x in (one.same_word, one.same_offset) if x is not None] == pytest.approx(known)
+        assert one.is_ranked == (known != [] and one.weight > 2 * max(known))
     assert look.shares.sum() == pytest.approx(1)
-    answer_page(answered(m, query=word))
+    answer_page(answered(m, query=words[word][0]))
+
+
+def test_what_too_few_words_give_is_unknown():
+    answer = answered(made(np.ones((1, 4, 4)) + 9 * np.eye(4)[3], "abcd"))
+    (one,) = answer.looks[0].heads
+    assert (one.same_offset, one.same_word, one.is_ranked) == (None, None, False)
+    page = answer_page(answer)
+    assert page.title == "“c” looks at “d” (L0 H0 0.77); too few other words to compare it with"
+    assert "others –" in {bar.note for block in page.blocks if isinstance(block, Bars) for bar in block.bars}
+    assert json.loads(json.dumps(answer.to_dict()["answers"][0]["heads"][0]["same_offset"])) is None
+
+
+def test_a_word_with_a_piece_that_is_a_sink_is_a_word():
+    keys = ["?", "a", " b", " c", " d", " e", " f"]
+    sunk = FLAT + 50 * (np.arange(7) == 0)
+    (look,) = answered(made(sunk, keys), query="c").looks
+    assert look.keys.texts == ("?", "a", " b", " c", " d", " e", " f")
+    assert look.aside.tolist() == [True, *[False] * 6]
+    joined = ["d", "'", "a", " b", " c", " d", " e", " f"]
+    (look,) = answered(made(np.ones((1, 8, 8)) + 50 * (np.arange(8) == 0), joined), query="c").looks
+    assert look.keys.texts[0] == "d'a"
+    assert not look.aside.any()
+
+
+def test_an_answer_reads_what_it_needs():
+    n = 600
+    attention = Attention(Source("made"), (made(np.ones((2, n, n)), [f" w{i}" for i in range(n)]),))
+    assert attention.sinks == (None,)
+    tracemalloc.start()
+    try:
+        attention.answer("w300")
+        assert tracemalloc.get_traced_memory()[1] < n * n * 4  # of a head in float32
+    finally:
+        tracemalloc.stop()
 
 
 FLAT = np.ones((1, 7, 7))
@@ -123,7 +175,12 @@ STRONG = FLAT + 15 * WEAK
     [
         (STRONG, {}, "“c” looks at “f” (L0 H0 0.80)"),
         (STRONG, {"kind": RANDOM_WEIGHTS}, "“c” looks at “f” (L0 H0 0.80), by chance: the weights are random"),
-        (FLAT, {}, "“c” looks only where other words look, too"),
+        (FLAT, {}, "“c” looks at no other word strongly: at most 0.14, at “a” in L0 H0"),
+        (
+            np.concatenate([FLAT + WEAK, FLAT + 15 * (np.arange(7) == 4)]),
+            {},
+            "“c” looks strongly only where other words look, too: at “e” (L0 H1 0.73)",
+        ),
         (FLAT + WEAK, {}, "“c” looks at no other word strongly: at most 0.29, at “f” in L0 H0"),
     ],
 )
@@ -192,6 +249,8 @@ def test_a_word_that_sees_few_words_has_no_answer(query):
     with pytest.raises(ArgumentError, match="at least 4 words that the query sees, got"):
         answered(maps, query=query)
     assert answered(maps, query="#3").looks
+    with pytest.raises(ArgumentError, match="at least 4 words that the query sees, got 0"):
+        answered(made_map("abcdefgh", "abcdefgh", np.zeros((1, 8, 8), np.float32), "other"), query=query)
 
 
 def test_heads_with_nan_are_left_out():
