@@ -14,6 +14,7 @@ from mhaviz.units import readable_bytes, readable_count, readable_seconds
 _PARTS = ("projections", "attention", "whole layer")
 _ATTENTION, _FEATURES, _PROJECTIONS, _WHOLE, _WEIGHTS = range(5)  # numbers of colours and markers
 _MEANING = "attention: scores, softmax and mix"
+_RINGS = "ring: where two curves cross"
 _TOKENS = PlotAxis("N, tokens", log=2)
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
@@ -97,7 +98,7 @@ def _operations(c: Complexity) -> Plot:
     )
     marks = [(c.equal_terms, c.d_model**3), (c.equal_operations, 16 * c.d_model**3)]
     y = PlotAxis(log=10, unit=readable_count)
-    return Plot("operations, predicted", series, _TOKENS, y, _marked(marks), notes=(_MEANING,))
+    return Plot("operations, predicted", series, _TOKENS, y, _marked(marks), notes=(_MEANING, _RINGS))
 
 
 def _times(c: Complexity) -> Plot:
@@ -136,7 +137,14 @@ def _sizes(c: Complexity) -> Plot:
         Series("Q, K, V, H, O", xs, features, _FEATURES, _FEATURES),
         Series("weights A", xs, ys, _WEIGHTS, _WEIGHTS),
     )
-    return Plot("memory, predicted", series, _TOKENS, PlotAxis(log=2, unit=readable_bytes), _marked(known))
+    return Plot(
+        "memory, predicted",
+        series,
+        _TOKENS,
+        PlotAxis(log=2, unit=readable_bytes),
+        _marked(known),
+        notes=(_RINGS,) * bool(known),
+    )
 
 
 def _parts(c: Complexity, values: Sequence[tuple[float | None, ...]]) -> list[Series]:

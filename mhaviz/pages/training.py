@@ -107,7 +107,8 @@ def _aligned(heads: Sequence[tuple[str, float]], links: int) -> str:
     like = [(name, share) for name, share in heads if best - share <= 2 * _standard_error(best, share, links)]
     if len(like) == 1:
         second = _PERCENT(others[0][1])
-        return f"{name} aligns words best: {_PERCENT(best)} of its and the gold links agree; of the next head, {second}"
+        agree = f"{_PERCENT(best)} of its and the gold links agree; of the next, {second}"
+        return f"Of the heads, {name} aligns words best: {agree}"
     names = [name for name, _ in like]
     shares = " to ".join(dict.fromkeys(_PERCENT(share) for share in (like[-1][1], best)))
     return f"No head aligns words best: of {', '.join(names[:-1])} and {names[-1]}, {shares} of the links agree"

@@ -110,10 +110,16 @@ def _numbered(part: Page, page: Page, number: int, of: int, following: str = "")
 def with_strongest(page: Page, most: int, strengths: Strengths) -> Page:
     """Return the page with at most so many heads in each block, the strongest, and a remark that says so."""
     blocks = [_strongest(block, most, strengths) for block in page.blocks]
-    pairs = ((some.n_heads, block.n_heads) for some, block in zip(blocks, page.blocks, strict=True))
-    counts = dict.fromkeys(pair for pair in pairs if pair[0] < pair[1])
-    said = "; ".join(f"the {few} strongest of {many} heads" for few, many in counts)
+    pairs = ((some.n_heads, block) for some, block in zip(blocks, page.blocks, strict=True))
+    counts = dict.fromkeys((few, block.n_heads, _of_rows(block)) for few, block in pairs if few < block.n_heads)
+    said = "; ".join(f"the {few} strongest of {many} {names}" for few, many, names in counts)
     return _saying(replace(page, blocks=tuple(blocks)), said)
+
+
+def _of_rows(block: Block) -> str:
+    """Return what each matrix of a block of heads is of."""
+    of_layers = isinstance(block, Matrices) and block.maps[0].quantity.row == "head"
+    return "layers" if of_layers else "heads"
 
 
 def _saying(page: Page, said: str) -> Page:
@@ -202,7 +208,22 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strength
         else:
             less = f"; a smaller {parameter('font_size')} takes less" * is_accepted("font_size")
             raise ArgumentError(f"{parameter('room')}: expected what has room in parts, got a part that has none{less}")
-    return [*pages, replace(page, blocks=tuple(current))] if current else pages
+    return _with_pictures([*pages, replace(page, blocks=tuple(current))] if current else pages, fits)
+
+
+def _with_pictures(pages: list[Page], fits: Callable[[Page], bool]) -> list[Page]:
+    """Return pages whose last has a picture beside its words: if it had none, the last piece of what is before them."""
+    if len(pages) < 2 or not all(isinstance(block, Text) for block in pages[-1].blocks):
+        return pages
+    *before, there, last = pages
+    number = max((i for i, block in enumerate(there.blocks) if block.n_pieces > 1), default=None)
+    if number is None:
+        return pages
+    block, after = there.blocks[number], there.blocks[number + 1 :]
+    end = block.n_pieces - 1
+    kept = replace(there, blocks=(*there.blocks[:number], block.pieces(0, end)))
+    moved = replace(last, blocks=(block.pieces(end, end + 1), *after, *last.blocks))
+    return [*before, kept, moved] if fits(kept) and fits(moved) else pages
 
 
 def _n_headings(blocks: Sequence[Block]) -> int:

@@ -175,22 +175,22 @@ class Sheet(NotebookFigure):
         if not title:
             return 0.0
         shorten, families = _shortening(title, self.fonts), self.fonts.families
-        size = BODY if self._has_page_title else self.title_size
+        is_bold = not self._has_page_title
+        size, colour = (self.title_size, INK) if is_bold else (BODY, QUIET)
         longest = shorten(_LONGEST_LINE)
         self.heading = self.heading or harmless(longest)
-        if text_width(longest, size, families, bold=True) > room + HAIR:
+        if text_width(longest, size, families, bold=is_bold) > room + HAIR:
             room *= _AS_DRAWN
 
         def fitted(shorten: Callable[[int], str]) -> str:
-            return fit(shorten, _LONGEST_LINE, room, size, families, bold=True)
+            return fit(shorten, _LONGEST_LINE, room, size, families, bold=is_bold)
 
         shown, lines = fitted(shorten), []
         if isinstance(title, str):
-            lines = wrap(longest, room, size, families, bold=True)
+            lines = wrap(longest, room, size, families, bold=is_bold)
         elif title.texts and shown != longest:
             parts = replace(title, texts=()), replace(title, head="", short="")
             lines = [fitted(_shortening(part, self.fonts)) for part in parts]
-        is_bold, colour = not self._has_page_title, QUIET if self._has_page_title else INK
         if len(lines) == 2:
             for i, line in enumerate(lines):
                 self.write(x, y + (i - 0.25) * FOOT_LINE, line, size, bold=is_bold, colour=colour)
