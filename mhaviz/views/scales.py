@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,9 +96,17 @@ def resolve(page: Page, cells: DrawnCells, style: Style) -> Scales:
     Raises:
         ArgumentError: ``vmax`` is above 1 and there are weights, or it is not above the lowest number of a scale.
     """
-    blocks = matrices(page.blocks)
-    of_maps, maps = _of_maps([m for block in blocks for m in block.maps], cells, style)
-    panels = [panel for block in blocks if not block.maps for panel in block.panels]
+    return _resolved(page, _maps_of(page), cells, style)
+
+
+def _maps_of(page: Page) -> list[AttentionMap]:
+    return [m for block in matrices(page.blocks) for m in block.maps]
+
+
+def _resolved(page: Page, maps_of_page: Sequence[AttentionMap], cells: DrawnCells, style: Style) -> Scales:
+    """Return all scales of a page whose maps are these, drawn in these cells."""
+    of_maps, maps = _of_maps(maps_of_page, cells, style)
+    panels = [panel for block in matrices(page.blocks) if not block.maps for panel in block.panels]
     of_maps = {group: _reaching(scale, panels, style) for group, scale in of_maps.items()}
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
     drawn = _of_panels(panels, named, style)
@@ -126,15 +134,22 @@ def _with_sinks(panel: Panel, apart: tuple[int, ...], names: Sequence[str]) -> P
 def resolve_sheets(page: Page, sheets: Sequence[Page], cells: DrawnCells, style: Style) -> Scales:
     """Return the scales of a page that is divided into sheets: the same on all of them, and with all parts and heads.
 
-    Only the scale of maps of sums is that of the maps on the sheets. Arguments and errors as in ``resolve``.
+    All heads of maps of sums have the cells that some have on the sheets. Arguments and errors as in ``resolve``.
     """
-    whole = resolve(page, {}, style)
-    if not cells:
-        return whole
-    drawn = replace(page, blocks=tuple(block for sheet in sheets for block in sheet.blocks))
-    sums = {group_scale(m) for block in matrices(drawn.blocks) for m in block.maps if m.are_sums}
-    of_sums = {group: scale for group, scale in resolve(drawn, cells, style).drawn.items() if group in sums}
-    return replace(whole, drawn={**whole.drawn, **of_sums})
+    of_texts = defaultdict[Hashable, set[tuple[int, int]]](set)
+    for m in (m for sheet in sheets for m in _maps_of(sheet) if m.are_sums):
+        of_texts[_text(m)].add(cells[id(m)])
+    maps, drawn = list[AttentionMap](), dict[int, tuple[int, int]]()
+    for m in _maps_of(page):
+        for shape in sorted(of_texts.get(_text(m), ())) or [(len(m.rows), len(m.columns))]:
+            maps.append(replace(m))  # which parts of the text may have in other cells, too
+            drawn[id(maps[-1])] = shape
+    return _resolved(page, maps, drawn, style)
+
+
+def _text(m: AttentionMap) -> Hashable:
+    """Return what maps of one text have in common in all layers and passes."""
+    return m.sentence, m.kind, m.quantity, m.rows.edges.tobytes(), m.columns.edges.tobytes()
 
 
 def resolve_maps(maps: Sequence[AttentionMap], style: Style, cells: DrawnCells | None = None) -> Scales:

@@ -201,6 +201,23 @@ def test_all_files_have_one_scale(shape):
     assert len({tuple(text for text in texts(sheet) if re.fullmatch(r"[≤≥]? ?[\d.]+", text)) for sheet in sheets}) == 1
 
 
+@pytest.mark.parametrize(("layers", "n_heads"), [(1, 12), (3, 12)])
+def test_the_scale_of_sums_is_that_of_all_heads_where_the_strongest_alone_are_drawn(layers, n_heads):
+    tokens, edges, rng = [f"w{i}" for i in range(240)], np.arange(0, 241, 4), np.random.default_rng(0)
+    heads = [rng.dirichlet(np.full(60, 0.02 if i < 2 else 9.0), 60).astype(np.float32) for i in range(n_heads)]
+    maps = [
+        made_map(tokens, tokens, some, layer=i, cells=(edges, edges, "mass"))
+        for i, some in enumerate(np.split(np.array(heads), layers))
+    ]
+    attention = Attention(Source("made by a test"), tuple(maps))
+    (sheet,) = figures_of(attention, Style(room="column", dpi=50))
+    assert 0 < len(images(sheet, "L")) < n_heads
+    assert {image.get_array().shape for image in images(sheet, "L")} == {(60, 60)}
+    usual = images(figure_of(attention, Style(dpi=50)), "L")
+    assert [image.get_array().shape for image in usual] == [(60, 60)] * n_heads
+    assert {image.get_clim() for image in images(sheet, "L")} == {image.get_clim() for image in usual}
+
+
 def test_every_part_is_in_one_of_the_files():
     trace = record("trace")
     sheets = figures_of(trace, Style(room="column", dpi=50, font_size=11))
