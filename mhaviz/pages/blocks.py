@@ -5,7 +5,7 @@ own.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
@@ -400,20 +400,32 @@ class Links(_Illustration):
         panels: the lines, head by head, or of all heads together.
         aside: name of special tokens and sinks.
         notes: explanation of sides and lines, below the panels.
+        said_of: returns what is said of the lines of some heads, such as their number.
     """
 
     table: Table
     text: TextLinks
     panels: tuple[LinkPanel, ...]
     aside: str
-    notes: str = ""
+    notes: str
+    said_of: Callable[[Sequence[HeadLinks]], str]
 
     is_explained = True
 
     @property
+    def heads(self) -> tuple[HeadLinks, ...]:
+        """Heads of all panels."""
+        return tuple(head for panel in self.panels for head in panel.heads)
+
+    @property
+    def said(self) -> str:
+        """What is said of the lines in the panels."""
+        return self.said_of(self.heads)
+
+    @property
     def contents(self) -> tuple[str, ...]:
         """Names of the heads."""
-        return tuple(one.name for panel in self.panels for one in panel.heads)
+        return tuple(head.name for head in self.heads)
 
     @property
     def n_pieces(self) -> int:

@@ -104,7 +104,9 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
             LinkPanel((one,), (colour,), (one.name,), _asides(text, (one,)), _habit(text, one) if are_several else "")
             for one, colour in zip(text.heads, colours, strict=True)
         ]
-    return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN), Text((_carried(text),), "quiet")]
+    diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
+    left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
+    return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN, _carried), *left_out]
 
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
@@ -122,17 +124,15 @@ def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tup
     )
 
 
-def _carried(text: TextLinks) -> str:
-    """Return "53 lines carry 37 to 69% of the weight of a head on words", and heads without lines."""
-    n_lines = sum(len(one.links) for one in text.heads)
-    shares = sorted(one.carried for one in text.heads)
+def _carried(heads: Sequence[HeadLinks]) -> str:
+    """Return "53 lines carry 37 to 69% of the weight that a head gives to words"."""
+    n_lines = sum(len(one.links) for one in heads)
+    shares = sorted(one.carried for one in heads)
     low, high = f"{shares[0]:.0%}", f"{shares[-1]:.0%}"
     share = low if low == high else f"{low[:-1]} to {high}"
     head = "this head" if len(shares) == 1 else "a head"
     verb = "carries" if n_lines == 1 else "carry"
-    said = f"{counted(n_lines, 'line')} {verb} {share} of the weight that {head} gives to words"
-    diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
-    return said + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
+    return f"{counted(n_lines, 'line')} {verb} {share} of the weight that {head} gives to words"
 
 
 def _table(text: TextLinks) -> Table:

@@ -136,7 +136,7 @@ def test_what_is_drawn_and_said(animal, tmp_path):
 
 def test_an_all_words_picture_has_a_panel_and_a_colour_for_each_head(animal):
     lines = animal.select(layer=3, head=[1, 8, 10]).lines()
-    (block, _) = leaves(lines_page(lines).blocks)
+    (block,) = leaves(lines_page(lines).blocks)
     assert [panel.note for panel in block.panels] == [
         "“it” looks at “animal” 0.68",
         "“too” looks at “because” 0.55",
@@ -178,7 +178,7 @@ def test_heads_too_diffuse_for_lines_are_left_out_and_named():
     words = [f"w{i}" for i in range(20)]
     m = made(np.stack([np.eye(20) + 0.001, np.ones((20, 20))]), words)
     page = lines_page(result(m).lines())
-    assert page.blocks[-1].lines[0].endswith("; too diffuse for lines: L0 H1 (0%)")
+    assert page.blocks[-1].lines == ("too diffuse for lines: L0 H1 (0%)",)
     with pytest.raises(ArgumentError, match=r"carry 20% of its weight on words, got L0 H1 with 0%"):
         result(m).select(head=1).lines()
 
@@ -214,8 +214,39 @@ def test_texts_too_diffuse_for_lines_are_left_out_and_named_and_a_head_keeps_its
     ]
 
 
+def test_a_part_says_how_much_its_own_lines_carry(animal):
+    lines = animal.select(layer=3, head=[1, 8, 10]).lines()
+    several = [" ".join(texts(sheet)) for sheet in sheets(lines, "column")]
+    assert "part 1 of 2, next: L3 H10; " in several[0]
+    (head,) = (one for one in lines.texts[0].heads if one.head == 10)
+    said = f"{len(head.links)} lines carry {head.carried:.0%} of the weight that this head gives to words"
+    assert said in several[1]
+    assert "53 lines carry 37 to 69% of the weight that a head gives to words" in shown(lines)
+
+
+def test_words_beside_lines_are_cut_where_panels_would_stand_one_below_the_other():
+    weights = np.random.default_rng(0).dirichlet(np.full(11, 0.2), (8, 11))
+    attention = result(made(weights, [*"abcdefghij", 70 * "W"]))
+    (several,), (single,) = sheets(attention.lines()), sheets(attention.select(head=0).lines())
+    assert several.bbox.height < several.bbox.width
+    inside(several)
+    (cut,), (longer,) = ({text for text in texts(sheet) if text.startswith("W")} for sheet in (several, single))
+    assert len(cut) < len(longer)  # alone it has room
+
+
+def test_captions_stand_beside_a_single_panel_where_it_has_room(animal):
+    (slide,) = sheets(animal.lines("it"), "slide")
+    (column,) = sheets(animal.lines("it"), "column")
+    for sheet, is_beside in ((slide, True), (column, False)):
+        places = {text.get_text(): text.get_position() for text in sheet.page.texts if text.get_ha() == "left"}
+        captions = [xy for text, xy in places.items() if text.startswith("L")]
+        assert len(captions) == 5
+        assert all((x > places["tired"][0]) == is_beside for x, _ in captions)
+        inside(sheet)
+
+
 def test_parts_of_panels_and_bars_have_the_numbers_that_they_are_about_and_say_what_is_next(animal):
-    (block, _) = leaves(lines_page(animal.select(layer=3, head=[1, 8, 10]).lines()).blocks)
+    (block,) = leaves(lines_page(animal.select(layer=3, head=[1, 8, 10]).lines()).blocks)
     assert block.contents == ("L3 H1", "L3 H8", "L3 H10")
     (bars,) = (one for one in leaves(page_of(animal.answer("it")).blocks) if isinstance(one, Bars))
     assert [bar.name for bar in bars.bars][:2] == ["mean", "L2 H1"]

@@ -22,6 +22,7 @@ _SQUARE, _BESIDE, _BETWEEN = 0.08, 0.05, 0.16  # inches: colour of a head; besid
 _GUTTER, _OVER_ROW, _OVER_NOTES = 0.22, 0.22, 0.08  # inches between panels, across and down; above notes
 _LEAST, _SNUG, _USUAL, _ALONE = 0.55, 0.8, 1.5, 2.6  # inches of lines: least in a given width and in any, usual, alone
 _OF_LABELS = 0.36  # most share of a panel's width for the words of a side
+_MOST_LABEL = 1.1  # most inches of the words of a side, where panels stand below each other
 _OVER_BARS, _BAR, _BETWEEN_BARS, _BETWEEN_KEYS = 0.05, 0.04, 0.012, 0.04  # inches of bars of special tokens and sinks
 _GROUND, _OF_BARS = "#f1eeea", 0.55  # colour of the rest of a bar, and opacity of bars
 _THIN, _THICKER = 0.5, 3.2  # points of a line's width: at weight 0, and more at weight 1
@@ -74,14 +75,16 @@ class LinesPart(Part):
         across: number of panels side by side.
         inches: width of a panel.
         fonts: fonts of the figure.
-        notes: text below the panels.
+        notes: texts below the panels.
+        beside: inches of captions at the right of the only panel; 0: they are above each.
     """
 
     panels: tuple[_Panel, ...]
     across: int
     inches: float
     fonts: Fonts
-    notes: str
+    notes: tuple[str, ...]
+    beside: float = 0.0
 
     after = 0.02
     is_picture = True
@@ -89,7 +92,7 @@ class LinesPart(Part):
     @property
     def width(self) -> float:
         """Width in inches."""
-        return self.across * self.inches + (self.across - 1) * _GUTTER
+        return self.across * self.inches + (self.across - 1) * _GUTTER + self.beside
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
@@ -98,7 +101,7 @@ class LinesPart(Part):
         return of_panels + _OVER_NOTES + FOOT_LINE * len(self._notes(room))
 
     def _notes(self, room: float) -> list[str]:
-        return wrap(self.notes, room / DRAWN_WIDER, SMALL) if self.notes else []
+        return [line for note in self.notes for line in wrap(note, room / DRAWN_WIDER, SMALL)]
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the panels with the top left corner at (x, y)."""
@@ -106,7 +109,7 @@ class LinesPart(Part):
             above = max(map(self._above, row))
             for i, panel in enumerate(row):
                 left = x + i * (self.inches + _GUTTER)
-                self._draw_captions(sheet, panel, left, y)
+                self._draw_captions(sheet, panel, left + (self.inches + _GUTTER if self.beside else 0.0), y)
                 self._draw_panel(sheet, panel, left, y + above)
             y += self._row_height(row) + _OVER_ROW
         y += _OVER_NOTES - _OVER_ROW
@@ -118,16 +121,17 @@ class LinesPart(Part):
             yield self.panels[i : i + self.across]
 
     def _row_height(self, row: Sequence[_Panel]) -> float:
-        return max(map(self._above, row)) + max(panel.height for panel in row)
+        of_captions = len(self._captions(row[0].panel)) * _CAPTION if self.beside else 0.0
+        return max(map(self._above, row)) + max(of_captions, *(panel.height for panel in row))
 
     def _captions(self, panel: LinkPanel) -> list[list[tuple[int, float, str]]]:
         """Return the lines of the captions: of each, the number of its head, its place and its text."""
         lines, x = [list[tuple[int, float, str]]()], 0.0
         for i, caption in enumerate(panel.captions):
-            most = (self.inches - _SQUARE - _BESIDE) / DRAWN_WIDER
+            most = (self.beside or self.inches - _SQUARE - _BESIDE) / DRAWN_WIDER
             text = fit_text(self.fonts.shown(caption), most, SMALL, self.fonts.families)
             wide = _SQUARE + _BESIDE + self.fonts.width(text, SMALL) * DRAWN_WIDER
-            if lines[-1] and x + wide > self.inches:
+            if lines[-1] and (self.beside or x + wide > self.inches):
                 lines.append([])
                 x = 0.0
             lines[-1].append((i, x, text))
@@ -139,7 +143,9 @@ class LinesPart(Part):
         return wrap(self.fonts.shown(panel.note), room, SMALL, self.fonts.families) if panel.note else []
 
     def _above(self, panel: _Panel) -> float:
-        """Return the inches of captions."""
+        """Return the inches of captions above a panel."""
+        if self.beside:
+            return 0.0
         lines = len(self._captions(panel.panel)) * _CAPTION + len(self._note(panel.panel)) * FOOT_LINE
         return lines + _UNDER_CAPTIONS
 
@@ -219,7 +225,7 @@ def _colour(panel: LinkPanel, head: int) -> str:
 
 def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
     """Measure panels in the width of the page: as many side by side as have room for their words and lines."""
-    n_panels, room = len(block.panels), style.most_across
+    n_panels, is_free, room = len(block.panels), math.isinf(style.most_across), style.across
     drawn = [(panel, lay_out(block.text, panel.heads)) for panel in block.panels]
     asides = [tuple(fonts.shown(text) for text, _ in panel.asides) for panel in block.panels]
     texts = [_texts(block, layout, fonts) for _, layout in drawn]
@@ -230,12 +236,19 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
             [(*right, *bars) for (_, right), bars in zip(texts, asides, strict=True)],
         )
     ]
-    is_free, room = math.isinf(room), style.across
-    least = sum(wide) + (_SNUG if is_free else _LEAST)
-    most = max(int((room + _GUTTER) / (least + _GUTTER)), 1)
+    lines, beside = _SNUG if is_free else _LEAST, 0.0
+    if n_panels * (sum(wide) + lines + _GUTTER) > room + _GUTTER:  # not all stand side by side
+        wide = [min(side, _MOST_LABEL) for side in wide]
+    most = max(int((room + _GUTTER) / (sum(wide) + lines + _GUTTER)), 1)
     across = math.ceil(n_panels / math.ceil(n_panels / most))
     inches = (room - (across - 1) * _GUTTER) / across
-    inches = min(inches, sum(wide) + (_ALONE if n_panels == 1 else _USUAL)) if is_free else inches
+    if is_free:
+        inches = min(inches, sum(wide) + (_ALONE if n_panels == 1 else _USUAL))
+    elif n_panels == 1 and len(captions := block.panels[0].captions) > 1:
+        texts_wide = max(fonts.width(fonts.shown(text), SMALL) for text in captions) * DRAWN_WIDER
+        of_captions = _GUTTER + _SQUARE + _BESIDE + texts_wide
+        beside = of_captions if inches - of_captions >= sum(wide) + _ALONE else 0.0
+        inches -= beside
     sides = wide[0], wide[1]
     if sum(wide) > inches - _LEAST:
         sides = min(wide[0], _OF_LABELS * inches), min(wide[1], _OF_LABELS * inches)
@@ -247,7 +260,7 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
         ]
         fitted = (fit_text(text, (sides[1] - _BESIDE) / DRAWN_WIDER, SMALL, fonts.families) for text in bars)
         panels.append(_Panel(panel, layout, cut[0], cut[1], tuple(fitted), block.aside, sides))
-    return LinesPart(tuple(panels), across, inches, fonts, block.notes)
+    return LinesPart(tuple(panels), across, inches, fonts, (block.notes, block.said), beside)
 
 
 def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,7 +20,7 @@ _AROUND = len(" ─   0.00 ─ ")  # cells of a line beside words and the name o
 
 def links_lines(block: Links, abilities: Abilities, width: int, positions: bool) -> Iterator[Line]:
     """Yield the strongest lines of each panel, "it ─ L2 H1 0.71 ─ tired", in the order of the words or, of a single
-    query, of the heads; then what special tokens and sinks get."""
+    query, of the heads; then what special tokens and sinks get, and what is said of all lines."""
     text = block.text
     names = max(len(name.name) for panel in block.panels for name in panel.heads)
     most = max(min(_LABEL, (width - _AROUND - names) // 2), 1)
@@ -48,6 +48,7 @@ def links_lines(block: Links, abilities: Abilities, width: int, positions: bool)
             each = ", ".join(f"{one.name} {weight:.0%}" for one, weight in zip(panel.heads, weights, strict=True))
             of_heads = f" ({each})" * (len(weights) > 1)
             yield Line(isolated(f"{block.aside}: {name}{of_heads}"), DIM)
+    yield Line(block.said, DIM)
 
 
 def _style(panel: LinkPanel, head: int, abilities: Abilities) -> RichStyle:
