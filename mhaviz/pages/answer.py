@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
-from mhaviz.pages.labels import bare, quoted
+from mhaviz.pages.labels import bare, in_quotes, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, Look
@@ -85,21 +85,21 @@ def _target(look: Look, one: HeadLook) -> str:
 
 
 def mean_text(look: Look) -> str:
-    """Return "mean of 72 heads, of the weight on words: tired 15%, …; [CLS] takes 36% of all"."""
+    """Return "mean of 72 heads, of the weight on words: “tired” 15%, …; [CLS] takes 36% of all"."""
     order = np.argsort(-look.shares, kind="stable")[:_MOST_WORDS]
     strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
-    words = ", ".join(f"{_named(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
+    words = ", ".join(f"{_quoted(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
-    taken = ", ".join(f"{word_names(look.keys)[j]} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
+    taken = ", ".join(f"{in_quotes(word_names(look.keys)[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
     heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
     return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
 
 
 def not_ranked_text(look: Look) -> str:
-    """Return "not ranked: L0 H2 because 1.00 (previous word, usually 0.94), …" of strong heads; "" without any."""
+    """Return "not ranked: L0 H2 “because” 1.00 (previous word, usually 0.94), …" of strong heads; "" without any."""
     strong = _strong_elsewhere(look)
-    each = (f"{_head(one)} {_named(look, one.target)} {one.weight:.2f} ({_why(look, one)})" for one in strong)
+    each = (f"{_head(one)} {_quoted(look, one.target)} {one.weight:.2f} ({_why(look, one)})" for one in strong)
     return f"not ranked: {', '.join(each)}" if strong else ""
 
 
@@ -157,9 +157,10 @@ def _shaded(look: Look) -> Shaded:
         for j, text in enumerate(texts)
         if j not in special
     )
-    shares = look.shares[[j for j in np.flatnonzero(~look.aside) if j != itself]]
+    shares = look.shares[[j for j in np.flatnonzero(~look.aside) if j != itself]]  # or it might leave the others pale
     high = float(np.quantile(shares, _UPPER, method="higher")) or 1.0
-    scale = Scale(high=high, above=bool(shares.max() > high))
+    drawn = [word.share for word in words if word.share is not None]
+    scale = Scale(high=high, above=max(drawn) > high)
     digits = 0 if high >= 0.02 else 1
     rows = tuple((word.text, word.share) for word in words)
     columns = Column("word", align="left", is_key=True), Column("share", "{:.1%}".format)
@@ -185,12 +186,12 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     """Return the target of a head, the words with the largest weights, the rest of the words, and what is aside."""
     on_words = np.where(look.aside, 0.0, weights)
     order = sorted(np.flatnonzero(~look.aside).tolist(), key=lambda j: (j != target, -on_words[j]))[:_SLICES]
-    named = [Slice(_named(look, j, _LONGEST), float(on_words[j]), _kind(look, j)) for j in order]
+    named = [Slice(_quoted(look, j, _LONGEST), float(on_words[j]), _kind(look, j, target)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
     total = float(weights[look.aside].sum())
     stated = [j for j in np.flatnonzero(look.aside).tolist() if weights[j] >= _LEAST_STATED][:_MOST_WORDS]
     are_all = f"{total:.2f}" == f"{float(weights[stated].sum()):.2f}"
-    listed = " + ".join([*(word_names(look.keys)[j] for j in stated), *["…"] * (not are_all)])
+    listed = " + ".join([*(in_quotes(word_names(look.keys)[j]) for j in stated), *["…"] * (not are_all)])
     return (*named, rest, Slice(listed, total, "aside"))
 
 
@@ -203,12 +204,16 @@ def _strong_elsewhere(look: Look) -> list[HeadLook]:
     return [one for one in look.not_ranked if one.weight >= _STRONG][:_MOST_NOT_RANKED]
 
 
-def _kind(look: Look, key: int) -> Literal["word", "itself"]:
-    return "itself" if key == look.itself else "word"
+def _kind(look: Look, key: int, target: int | None) -> Literal["word", "target", "itself"]:
+    return "itself" if key == look.itself else "target" if key == target else "word"
 
 
-def _named(look: Look, key: int, cells: int = _NAME) -> str:
-    return "itself" if key == look.itself else word_names(look.keys, cells)[key]
+def _named(look: Look, key: int) -> str:
+    return "itself" if key == look.itself else word_names(look.keys)[key]
+
+
+def _quoted(look: Look, key: int, cells: int = _NAME) -> str:
+    return "itself" if key == look.itself else in_quotes(word_names(look.keys, cells - len("“”"))[key])
 
 
 def _pieces(look: Look, key: int) -> str:

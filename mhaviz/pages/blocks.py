@@ -492,12 +492,13 @@ class Slice:
     Attributes:
         name: its name; "": the rest, without one.
         share: its length; all of a bar is 1.
-        kind: "word"; "itself", the word that the bar is of; "aside", sinks, at the end of the bar.
+        kind: "word"; "target", the word that the bar is about; "itself", the word that it is of; "aside", sinks, at the
+            end of the bar.
     """
 
     name: str
     share: float
-    kind: Literal["word", "itself", "aside"] = "word"
+    kind: Literal["word", "target", "itself", "aside"] = "word"
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,18 @@ def quoted(token: str, cells: int) -> str:
     return cut(visible(JOINED_EMOJI.sub("", bare(token))), cells)
 
 
+_MARKED = {("[", "]"), ("<", ">")}  # ends of the names of special tokens
+
+
+def in_quotes(name: str) -> str:
+    """Return the name of a token beside a number: "[CLS]", or in quotes, as "." and "0" would be read as parts of it.
+
+    >>> in_quotes(".")
+    '“.”'
+    """
+    return name if (name[0], name[-1]) in _MARKED else f"“{name}”"
+
+
 def cut_words(words: Sequence[str], width: int) -> str:
     """Return the words joined by blanks in at most ``width`` terminal cells, without some in the middle.
 

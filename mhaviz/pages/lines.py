@@ -10,6 +10,7 @@ from mhaviz.errors import counted
 from mhaviz.pages.answer import texts_names, title_text, word_names
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.colormaps import HEADS
+from mhaviz.pages.labels import in_quotes
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
@@ -111,7 +112,7 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
     best = max(head.links, key=lambda link: link.weight)
-    name = "itself" if _is_of_itself(text, best) else word_names(text.keys)[best.key]
+    name = "itself" if _is_of_itself(text, best) else in_quotes(word_names(text.keys)[best.key])
     return f"{name} {best.weight:.2f}"
 
 
@@ -120,7 +121,9 @@ def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tup
     each = ((int(j), tuple(float(one.weights[:, j].mean()) for one in heads)) for j in np.flatnonzero(text.aside))
     means = ((j, weights, sum(weights) / len(weights)) for j, weights in each)
     return tuple(
-        (f"{word_names(text.keys)[j]} {mean:.0%}", weights) for j, weights, mean in means if mean >= _LEAST_ASIDE
+        (f"{in_quotes(word_names(text.keys)[j])} {mean:.0%}", weights)
+        for j, weights, mean in means
+        if mean >= _LEAST_ASIDE
     )
 
 

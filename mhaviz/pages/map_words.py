@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
-from mhaviz.pages.labels import bare, cut, harmless, visible
+from mhaviz.pages.labels import bare, cut, harmless, in_quotes, visible
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.panels import SCORE
 from mhaviz.pages.words import attention_title
@@ -20,7 +20,6 @@ from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
 from mhaviz.units import with_minus
 
 _TOKEN, _MOST_TEXTS = 16, 4  # most cells of the name of a sink, and texts whose sinks are said one by one
-_MARKED = {("[", "]"), ("<", ">")}  # ends of the names of special tokens
 _ONE = "a row sums to 1"
 
 
@@ -135,9 +134,7 @@ def _pooled_sinks_text(sinks: Sequence[PooledSink]) -> str:
 
 
 def _sink_name(token: str) -> str:
-    """Return a token beside a number: "[CLS]", or in quotes, as "." and "0" would be read as parts of it."""
-    name = cut(visible(bare(token)), _TOKEN)
-    return name if (name[0], name[-1]) in _MARKED else f"“{name}”"
+    return in_quotes(cut(visible(bare(token)), _TOKEN))
 
 
 def _sinks_text(sinks: Sinks) -> str:

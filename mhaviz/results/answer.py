@@ -282,7 +282,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)
-    pieces = rows.owners == word
+    pieces, of_words = rows.owners == word, np.flatnonzero(~aside)
     heads = list[HeadLook]()
     for m in maps:
         seen = m.seen
@@ -293,10 +293,9 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
         of_word = columns.sums(m.weights[:, pieces].astype(np.float64)).mean(axis=1)
         for head, weights, of_head in zip(m.heads, of_word, m.weights, strict=True):
             target = int(np.where(can_be_target, weights, -1.0).argmax())
-            same = others + target - word
-            inside = (same >= 0) & (same < len(keys)) & is_of_one_text
+            along = others[np.isin(others + target - word, of_words)] if is_of_one_text else others[:0]
             giving = others[others != target] if is_of_one_text else others
-            offset = _mean(of_head, seen, (rows, columns), others[inside], same[inside])
+            offset = _mean(of_head, seen, (rows, columns), along, along + target - word)
             crowd = _mean(of_head, seen, (rows, columns), giving, np.full_like(giving, target))
             if np.isfinite([*weights, offset or 0.0, crowd or 0.0]).all():
                 heads.append(HeadLook(m.layer, head, weights, target, offset, crowd))

@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import made_map
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
 from rich.cells import cell_len
 from rich.console import Console
 
 import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, title_text
-from mhaviz.pages.blocks import Bars
+from mhaviz.pages.blocks import Bars, Shaded
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.showing import figures_of
@@ -66,7 +67,7 @@ def test_a_word_is_answered_as_transformers_has_it(animal, by_hand, query, word)
         np.testing.assert_allclose(one.weights, a[word], atol=CLOSE)
         assert one.target == 1 + int(np.argmax([0 if j == word else a[word, j] for j in range(1, 13)]))
         others = [i for i in range(1, 13) if i != word]
-        along = [a[i, i + one.target - word] for i in others if 0 <= i + one.target - word < 14]
+        along = [a[i, i + one.target - word] for i in others if 1 <= i + one.target - word < 13]
         giving = [a[i, one.target] for i in others if i != one.target]
         assert (
             one.same_offset == pytest.approx(np.mean(along), abs=CLOSE) if len(along) >= 3 else one.same_offset is None
@@ -78,12 +79,12 @@ def test_what_it_looks_at(animal):
     (look,) = animal.answer("it").looks
     assert title_text(look) == "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)"
     assert mean_text(look) == (
-        "mean of 72 heads, of the weight on words: tired 15%, didn't (3 pieces) 12%, animal 12%; [CLS] takes 36%, "
-        "[SEP] takes 3% of all"
+        "mean of 72 heads, of the weight on words: “tired” 15%, “didn't” (3 pieces) 12%, “animal” 12%; [CLS] takes "
+        "36%, [SEP] takes 3% of all"
     )
     assert not_ranked_text(look) == (
-        "not ranked: L0 H2 because 1.00 (previous word, usually 0.94), L1 H8 was 0.75 (next word, usually 0.61), "
-        "L5 H11 animal 0.67 (other words give it 0.34)"
+        "not ranked: L0 H2 “because” 1.00 (previous word, usually 0.93), L1 H8 “was” 0.75 (next word, usually 0.58), "
+        "L5 H11 “animal” 0.67 (other words give it 0.34)"
     )
 
 
@@ -212,7 +213,7 @@ def test_special_tokens_and_sinks_are_no_words():
     sunk = FLAT + 50 * (np.arange(7) == 0)
     (look,) = answered(made(sunk, special_keys=(6,), special_queries=(6,))).looks
     assert look.aside.tolist() == [True, *[False] * 5, True]
-    assert mean_text(look).endswith("; a takes 89%, g takes 2% of all")
+    assert mean_text(look).endswith("; “a” takes 89%, “g” takes 2% of all")
 
 
 @pytest.mark.parametrize(
@@ -273,6 +274,51 @@ def test_what_is_aside_is_named_as_far_as_its_number_tells():
         if isinstance(block, Bars)
     )
     assert bars.bars[0].slices[-1].name == "[CLS] + …"
+
+
+def test_tokens_beside_numbers_are_quoted():
+    keys = [" in", " 2", " .", " 5", " or", " 6", "[SEP]"]
+    look = answered(made(FLAT + 15 * (np.arange(7) == 1), keys, special_keys=(6,)), query="or").looks[0]
+    assert mean_text(look) == ("L0 H0, of the weight on words: “2” 76%, “in” 5%, “.” 5%; [SEP] takes 5% of all")
+    assert not_ranked_text(look) == "not ranked: L0 H0 “2” 0.73 (other words give it 0.73)"
+
+
+def test_the_key_of_shades_tells_that_the_word_is_beyond_it():
+    page = answer_page(answered(made(FLAT + WEAK + 9 * np.eye(7))))
+    (shaded,) = (block for block in page.blocks if isinstance(block, Shaded))
+    assert max(word.share for word in shaded.words) == pytest.approx(10 / 17.5)
+    assert shaded.ends == ("0", f"≥ {2.5 / 17.5:.0%}")
+
+
+def test_bars_and_shades_are_as_large_as_weights(animal, by_hand):
+    (sheet,) = figures_of(animal.answer("it"), Style())
+    boxes = [p for p in sheet.page.patches if isinstance(p, Rectangle) and p.get_fill()]
+    rows = [[box for box in boxes if box.get_y() == y] for y in dict.fromkeys(box.get_y() for box in boxes)]
+    shaded, mean, *bars = rows
+    of_words = by_hand[:, :, IT, 1:13].mean((0, 1))
+    light = [sum(box.get_facecolor()[:3]) for box in shaded]
+    assert np.argsort(light).tolist() == np.argsort(-of_words).tolist()
+    (across,) = {round(row[-1].get_x() + row[-1].get_width() - row[0].get_x(), 4) for row in [mean, *bars]}
+    assert mean[0].get_width() / across == pytest.approx(of_words.sum(), abs=CLOSE)
+    assert mean[1].get_width() / across == pytest.approx(of_words.max(), abs=CLOSE)
+    targets = {(2, 1): 11, (3, 1): 2, (2, 3): 11, (0, 5): 7, (2, 8): 11}
+    for row, ((layer, head), target) in zip(bars, targets.items(), strict=True):
+        w = by_hand[layer, head]
+        widths = [box.get_width() / across for box in row]
+        assert widths[0] == pytest.approx(w[IT, 1:13].sum(), abs=CLOSE)
+        assert widths[1] == pytest.approx(w[IT, target], abs=CLOSE)
+        assert widths[-1] == pytest.approx(w[IT, [0, 13]].sum(), abs=CLOSE)
+        there = w[[i for i in range(1, 13) if i not in (IT, target)], target].mean()
+        along = np.diagonal(w[1:13, 1:13], target - IT)
+        along = np.delete(along, IT - 1 - max(IT - target, 0)).mean()
+        note = next(
+            text
+            for text in sheet.page.texts
+            if abs(text.get_position()[1] - row[0].get_y() - 0.09) < 0.01 and text.get_text().startswith("others")
+        )
+        assert note.get_text() == f"others {max(there, along):.2f}"
+    assert len({box.get_facecolor() for box in [row[1] for row in bars]}) == 1
+    assert len({box.get_facecolor() for row in [mean, *bars] for box in row[1:-1]}) == 3  # target, word, itself
 
 
 def test_chinese_is_answered_by_token():

@@ -19,7 +19,7 @@ from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 _HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
 _INSET, _BESIDE = 0.04, 0.09  # inches before a name in a slice; beside the bars
 _LEAST_BESIDE_NOTES = 3.0  # least inches of bars beside notes
-_PALE, _STRONG, _DARKEST, _OF_REST = 0.10, 0.5, 0.65, 0.04  # colours of slices as shares of ink, and the share of all
+_SHADES = {"target": 0.6, "word": 0.15, "rest": 0.04}  # fixed, as lengths are the weights: places in the colormap
 _ITSELF = 246, 220, 203  # tint of the query's outline
 _MOST_CELLS = 24  # of a name
 _GREY = 0.33  # colour of sinks, as a share of theirs
@@ -70,7 +70,7 @@ class BarsPart(Part):
         words = [one for one in bar.slices if one.kind != "aside"]
         aside = sum(one.share for one in bar.slices if one.kind == "aside")
         end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
-        of_rest = palette(self.colormap)[round(_OF_REST * 255)]
+        of_rest = self._shade("rest")
         self._box(sheet, x, y, end - x, of_rest)
         writes, covered = list[tuple[float, str, float, str]](), x
         for place, one in enumerate(words):
@@ -112,9 +112,11 @@ class BarsPart(Part):
     def _fill(self, one: Slice) -> NDArray[np.uint8]:
         if one.kind == "itself":
             return np.array(_ITSELF, np.uint8)
-        share = _PALE + (_DARKEST - _PALE) * min(one.share / _STRONG, 1.0) if one.name else _OF_REST
-        fill: NDArray[np.uint8] = palette(self.colormap)[round(share * 255)]
-        return fill
+        return self._shade(one.kind if one.name else "rest")
+
+    def _shade(self, kind: str) -> NDArray[np.uint8]:
+        shade: NDArray[np.uint8] = palette(self.colormap)[round(_SHADES[kind] * 255)]
+        return shade
 
     def _text(self, one: Slice) -> str:
         return f"{self._name(one)} {one.share:.2f}"

@@ -91,7 +91,7 @@ def test_letters_can_be_read(name, width, font_size):
 
 def test_colour_bars_lie_above_what_they_explain():
     sheet = figure_of(record("projections"), Style(width=3.3))
-    first = images(sheet, "1 plain")[0].get_extent()
+    first = images(sheet, "stage 1")[0].get_extent()
     for bar in images(sheet, "scale of score") + images(sheet, "scale of weight"):
         left, right, bottom, top = bar.get_extent()
         assert right - left > bottom - top
