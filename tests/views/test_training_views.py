@@ -142,7 +142,11 @@ def test_an_evaluation_as_a_figure():
         ((0.4, 0.013, 0.02), 44, "No head aligns words best: of L0 H1 and L0 H2, 98.0% to 98.7% of the links agree"),
         ((0.5, 0.5), 10**6, "No head aligns words best: of L0 H0 and L0 H1, 50.0% of the links agree"),
         ((0.25,), 40, "L0 H0 aligns words: 75.0% of its and the gold links agree"),
-        ((0.0, 1.0), 1, "Of the heads, L0 H0 aligns words best: 100.0% of its and the gold links agree; of the next, 0.0%"),
+        (
+            (0.0, 1.0),
+            1,
+            "Of the heads, L0 H0 aligns words best: 100.0% of its and the gold links agree; of the next, 0.0%",
+        ),
     ],
 )
 def test_the_title_says_which_head_aligns_best_or_that_none_does(errors, links, title):

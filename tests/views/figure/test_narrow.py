@@ -92,7 +92,9 @@ def test_letters_can_be_read(name, width, font_size):
 def test_colour_bars_lie_above_what_they_explain():
     sheet = figure_of(record("projections"), Style(width=3.3))
     first = images(sheet, "stage 1")[0].get_extent()
-    for bar in images(sheet, "scale of score") + images(sheet, "scale of weight"):
+    of_score, of_weight, of_heads = images(sheet, "scale of score") + images(sheet, "scale of weight")
+    assert of_heads.get_extent()[2] < images(sheet, "L0 H0")[0].get_extent()[3]
+    for bar in (of_score, of_weight):
         left, right, bottom, top = bar.get_extent()
         assert right - left > bottom - top
         assert bottom < first[3], "above"
