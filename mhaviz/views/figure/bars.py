@@ -65,8 +65,8 @@ class BarsPart(Part):
         sheet.write(end, middle, self.block.end, SMALL, colour=QUIET, align="right", vertical="center_baseline")
 
     def _draw_bar(self, sheet: Sheet, bar: Bar, x: float, y: float, across: float) -> None:
-        """Draw the slices of words from the left while their names fit, the first always, and what is aside at the
-        right."""
+        """Draw the slices of words from the left while their names fit, the first with its name beside it if need be,
+        and what is aside at the right."""
         words = [one for one in bar.slices if one.kind != "aside"]
         aside = sum(one.share for one in bar.slices if one.kind == "aside")
         end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
@@ -79,13 +79,17 @@ class BarsPart(Part):
                 break
             fill = self._fill(one)
             self._box(sheet, x, y, one.share * across, fill)
-            if not text:  # the first, whose name goes beyond it
-                number = f" {one.share:.2f}"
-                free = (limit - x - 2 * _INSET) / DRAWN_WIDER - self.fonts.width(number, SMALL)
-                text = fit_text(self.fonts.shown(one.name), free, SMALL, self.fonts.families) + number
-                writes.append((x + _INSET, text, SMALL, INK if needs_dark_text(of_rest) else "white"))
-                x += one.share * across
-                covered = max(x, writes[-1][0] + self._width(text, SMALL) + _INSET)
+            if not text:  # the first, whose name is beside it, or shortened where there is more room
+                inside, x = x, x + one.share * across
+                free = limit - x - 2 * _INSET
+                text = next((form for form in self._forms(one) if self._width(form, SMALL) <= free), "")
+                if is_inside := not text and x - inside > limit - x:
+                    free = x - inside - 2 * _INSET
+                text = text or fit_text(self._name(one), free / DRAWN_WIDER, SMALL, self.fonts.families)
+                ground = fill if is_inside else of_rest
+                left = (inside if is_inside else x) + _INSET
+                writes.append((left, text, SMALL, INK if needs_dark_text(ground) else "white"))
+                covered = max(x, left + self._width(text, SMALL) + _INSET)
                 break
             writes.append((x + _INSET, text, size, INK if needs_dark_text(fill) else "white"))
             x += one.share * across
@@ -118,6 +122,10 @@ class BarsPart(Part):
         shade: NDArray[np.uint8] = palette(self.colormap)[round(_SHADES[kind] * 255)]
         return shade
 
+    def _forms(self, one: Slice) -> tuple[str, str]:
+        """Return the name of a slice with its number, and without."""
+        return self._text(one), self._name(one)
+
     def _text(self, one: Slice) -> str:
         return f"{self._name(one)} {one.share:.2f}"
 
@@ -129,7 +137,7 @@ class BarsPart(Part):
 
     def _fitting(self, one: Slice, room: float) -> tuple[str, float]:
         """Return the name of a slice with its number, or without, as it has room; "" if it has none."""
-        for text in (self._text(one), self._name(one)):
+        for text in self._forms(one):
             if self._width(text, BODY) <= room:
                 return text, BODY
         return "", BODY
