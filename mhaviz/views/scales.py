@@ -138,12 +138,13 @@ def resolve_sheets(page: Page, sheets: Sequence[Page], cells: DrawnCells, style:
     """
     of_texts = defaultdict[Hashable, set[tuple[int, int]]](set)
     for m in (m for sheet in sheets for m in _maps_of(sheet) if m.are_sums):
-        of_texts[_text(m)].add(cells[id(m)])
+        of_texts[_text(m)].add(cells.get(id(m), m.weights.shape[1:]))
     maps, drawn = list[AttentionMap](), dict[int, tuple[int, int]]()
     for m in _maps_of(page):
-        for shape in sorted(of_texts.get(_text(m), ())) or [(len(m.rows), len(m.columns))]:
-            maps.append(replace(m))  # which parts of the text may have in other cells, too
-            drawn[id(maps[-1])] = shape
+        shapes = sorted(of_texts.get(_text(m), ()))
+        copies = [replace(m) for _ in shapes] if len(shapes) > 1 else [m]  # sheets may have parts in other cells
+        maps += copies
+        drawn.update(zip(map(id, copies), shapes, strict=False))
     return _resolved(page, maps, drawn, style)
 
 
