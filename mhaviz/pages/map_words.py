@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import bare, cut, harmless, in_quotes, visible
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.panels import SCORE
 from mhaviz.pages.words import attention_title
-from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
+from mhaviz.results.attention import ROUNDING, Attention, AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import WEIGHT, Cells
 from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
@@ -97,8 +98,8 @@ def _special_text(maps: Sequence[AttentionMap]) -> str:
 
 
 def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
-    """Return "sink: [CLS] 47% of all weight (7.5 × uniform; next: tired 0.9)" for a text, and for a few texts each, in
-    order; for many, one line for all. Of a pooled map it says that the sink does not stand apart.
+    """Return "sink: [CLS] 47% of the weight of 12 heads (7.5 × uniform; next: tired 0.9)" for a text, and for a few
+    texts each, in order; for many, one line for all. Of a pooled map it says that the sink does not stand apart.
 
     ``look``: how sinks that stand apart look.
     """
@@ -108,8 +109,8 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
     apart = {text: alike[0].sinks for text, alike in of_texts.items() if alike[0].sinks}
     pooled = {text: sinks for text, alike in of_texts.items() if (sinks := pooled_sinks(alike)[0])}
     said, end = [len({text[part] for text in of_texts}) > 1 for part in range(2)], f", {look}" * bool(look)
-    texts = {text: _sinks_text(sinks) + end for text, sinks in apart.items()}
-    texts |= {text: _pooled_sinks_text(sinks) for text, sinks in pooled.items()}
+    texts = {text: _sinks_text(sinks, _weight_text(of_texts[text])) + end for text, sinks in apart.items()}
+    texts |= {text: _pooled_sinks_text(sinks, _weight_text(of_texts[text])) for text, sinks in pooled.items()}
     if len(texts) <= _MOST_TEXTS:
         names = {
             text: [f"{m.text_name} {text[0]}"] * said[0] + [text[1]] * said[1] for text, (m, *_) in of_texts.items()
@@ -121,26 +122,36 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
         share = sum(one.share for sinks in apart.values() for one in sinks.sinks) / len(apart)
         listed = ", ".join(list(tokens)[:_MOST_TEXTS]) + ", …" * (len(tokens) > _MOST_TEXTS)
         where = f"in {len(apart):,} of {len(of_texts):,} texts"
-        lines.append(f"sinks: {listed} {where}, {percent(share)} of their weight on average{end}")
+        lines.append(f"sinks: {listed} {where}, {percent(share)} of {_weight_text(maps)} on average{end}")
     if pooled:
         lines.append(f"pooled: sinks not apart in {len(pooled):,} of {len(of_texts):,} texts")
     return lines
 
 
-def _pooled_sinks_text(sinks: Sequence[PooledSink]) -> str:
+def _weight_text(maps: Sequence[AttentionMap]) -> str:
+    """Return of what the share of a sink is: "the weight of L3 H11", or of "12 heads", of which a picture may have
+    fewer."""
+    of_heads = [m for m in maps if m.quantity.key == WEIGHT.key]
+    names = {(m.layer, m.module, head): head_name(m.layer, head) for m in of_heads for head in m.heads}
+    if not names:
+        return "the mean weight"
+    return f"the weight of {counted(len(names), 'head') if len(names) > 1 else next(iter(names.values()))}"
+
+
+def _pooled_sinks_text(sinks: Sequence[PooledSink], weight: str) -> str:
     of_each = [f"{_sink_name(one.token)}, {percent(one.share)}" for one in sinks]
     several = "s" * (len(sinks) > 1)
-    return f"sink{several}: in the column{several} of {', and '.join(of_each)} of all weight; pooled, so not apart"
+    return f"sink{several}: in the column{several} of {', and '.join(of_each)} of {weight}; pooled, so not apart"
 
 
 def _sink_name(token: str) -> str:
     return in_quotes(cut(visible(bare(token)), _TOKEN))
 
 
-def _sinks_text(sinks: Sinks) -> str:
+def _sinks_text(sinks: Sinks, weight: str) -> str:
     of_each = [
-        f"{_sink_name(one.token)} {percent(one.share)} of all weight ({one.times_uniform:.1f} × uniform"
-        for one in sinks.sinks
+        f"{_sink_name(one.token)} {percent(one.share)}{f' of {weight}' * (not i)} ({one.times_uniform:.1f} × uniform"
+        for i, one in enumerate(sinks.sinks)
     ]
     following = f"next: {_sink_name(sinks.next_token)} {sinks.next_times_uniform:.1f})"
     return f"sink{'s' * (len(of_each) > 1)}: {'), '.join(of_each)}; {following}"

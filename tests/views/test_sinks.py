@@ -113,8 +113,22 @@ def test_shares_names_and_a_bar_say_what_grey_columns_are():
     assert shown.count("[CLS]") == 1 + sheet_columns(sheet)
     assert "sink" in shown
     assert any(
-        re.search(r"sink: \[CLS\] 50% of all weight \(10\.0 × uniform; next: “w\d+” \d\.\d\)", text) for text in shown
+        re.search(r"sink: \[CLS\] 50% of the weight of 2 heads \(10\.0 × uniform; next: “w\d+” \d\.\d\)", text)
+        for text in shown
     )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "weight"),
+    [
+        (lambda a: a, "the weight of 4 heads"),
+        (lambda a: a.select(layer=3, head=1), "the weight of L3 H1"),
+        (lambda a: a.mean(), "the mean weight"),
+    ],
+)
+def test_the_share_of_a_sink_is_of_the_heads_that_there_are(show, chosen, weight):
+    attention = attention_of(bidirectional(layer=2), bidirectional(layer=3))
+    assert f"sink: [CLS] 50% of {weight} (10.0 ×" in show(heatmap_view(chosen(attention)), 100)
 
 
 def sheet_columns(sheet):
@@ -189,7 +203,9 @@ def test_a_terminal_has_the_share_of_each_row_before_it(show, n, colour):
     assert len(rows) == (n if colour is None or n == 10 else -(-n // 2))
     assert all(re.search(r" 50%│", line) for line in rows)
     assert max(map(len, plain.splitlines())) <= 100
-    assert re.search(rf"(?m)^sink: \[CLS\] 50% of all weight \({n / 2:.1f} × uniform; next: “w\d+” \d\.\d\)$", plain)
+    assert re.search(
+        rf"(?m)^sink: \[CLS\] 50% of the weight of L0 H0 \({n / 2:.1f} × uniform; next: “w\d+” \d\.\d\)$", plain
+    )
 
 
 def test_of_many_texts_a_line_says_where_there_are_sinks(show):
@@ -197,7 +213,7 @@ def test_of_many_texts_a_line_says_where_there_are_sinks(show):
     printed = show(heatmap_view(attention_of(*maps[:2])), 100)
     assert "sentence 1, sink: [CLS] 50%" in printed
     printed = show(heatmap_view(attention_of(*maps)), 100)
-    assert "sinks: [CLS] in 6 of 6 texts, 50% of their weight on average" in printed
+    assert "sinks: [CLS] in 6 of 6 texts, 50% of the weight of 2 heads on average" in printed
 
 
 def pooled(m, cells):
@@ -213,7 +229,7 @@ def test_a_pooled_map_has_the_scale_of_columns_without_a_sink_and_says_so(show):
     whole = bidirectional(40)
     m = pooled(whole, 10)
     share = whole.weights[..., :4].sum(axis=2, dtype=np.float64).mean()
-    line = f"sink: in the column of [CLS], {share:.0%} of all weight; pooled, so not apart"
+    line = f"sink: in the column of [CLS], {share:.0%} of the weight of 2 heads; pooled, so not apart"
     sheet = heatmap_figure(attention_of(m), Style(dpi=40))
     scale = resolve(attention_page(attention_of(m)), {}, Style()).of(m)
     assert scale.high == pytest.approx(darkest_from([replace(m, weights=m.weights * (np.arange(10) > 0))]))
@@ -242,7 +258,7 @@ def test_each_column_of_a_pooled_map_with_a_sink_is_left_out_of_the_scale(show):
     scale = resolve(attention_page(attention_of(m)), {}, Style()).of(m)
     assert scale.high == pytest.approx(2 * 4 * 0.4 / 38, abs=1e-6)  # twice the even weight of the other columns
     printed = " ".join(show(heatmap_view(attention_of(m)), 100).split())
-    assert "sinks: in the columns of [CLS], 28%, and [SEP], 38% of all weight; pooled, so not apart" in printed
+    assert "sinks: in the columns of [CLS], 28%, and [SEP], 38% of the weight of L0 H0; pooled, so not apart" in printed
 
 
 def uniform(n):
