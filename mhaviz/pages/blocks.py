@@ -79,7 +79,7 @@ class Block:
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """Distinct scales that have a name, and so a colour bar."""
+        """Distinct scales of its colours that have a name, and so a colour bar, or that it has a key of."""
         return ()
 
     @property
@@ -479,6 +479,11 @@ class Shaded(_Illustration):
     ends: tuple[str, str]
 
     is_explained = True
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The scale of its shades, of which it has a key."""
+        return (self.scale,)
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the words."""

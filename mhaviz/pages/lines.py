@@ -42,7 +42,8 @@ def lines_page(lines: Lines) -> Page:
         return Page(_title(text, is_random), tuple(_blocks(text, colours[0])), footnote, reading)
     blocks = list[Block]()
     for (text, name), of_text in zip(drawn, colours, strict=True):
-        blocks += [Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text, of_text)]
+        apart = [Text(("",))] * bool(blocks)
+        blocks += [*apart, Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text, of_text)]
     return Page("", tuple(blocks), footnote, reading)
 
 

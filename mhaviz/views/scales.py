@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, leaves, matrices
+from mhaviz.pages.blocks import Block, Matrices, Page, Shaded, Stacks, leaves, matrices
 from mhaviz.pages.colormaps import DIVERGING, FILM, INK
 from mhaviz.pages.labels import bare, visible
 from mhaviz.pages.numbers import percent, rounded
@@ -51,6 +51,10 @@ class Scales:
         """Return the scale of a map."""
         return self.drawn[group_scale(m)]
 
+    def shaded(self, block: Shaded) -> Shaded:
+        """Return a shaded text on its scale."""
+        return replace(block, scale=self.drawn[block.scale])
+
     def panel(self, panel: Panel, m: AttentionMap) -> Panel:
         """Return a panel of a map on its scale."""
         panel = replace(panel, scale=self.of(m))
@@ -76,7 +80,8 @@ class Scales:
 
         def scales_of(block: Block) -> Iterable[Scale]:
             of_sinks = isinstance(block, Matrices) and bool(_apart(block, self.has_sinks_apart))
-            return [*(self.drawn[scale] for scale in block.scales), *[SINK_SCALE] * of_sinks]
+            named = (scale for scale in block.scales if scale.name)
+            return [*(self.drawn[scale] for scale in named), *[SINK_SCALE] * of_sinks]
 
         return replace(self, bars=tuple(_bars(blocks, scales_of)))
 
@@ -111,6 +116,8 @@ def _resolved(page: Page, maps_of_page: Sequence[AttentionMap], cells: DrawnCell
     named = {_name(m): of_maps[group] for group, (m, *_) in reversed(maps.items()) if not m.is_pooled}
     drawn = _of_panels(panels, named, style)
     drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
+    others = (scale for block in leaves(page.blocks) if not isinstance(block, Matrices) for scale in block.scales)
+    drawn |= {scale: scale.coloured(style.cmap) for scale in others}
     return Scales(drawn, has_sinks_apart=style.has_sinks_apart).of_sheet(page.blocks)
 
 

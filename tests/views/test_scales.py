@@ -16,7 +16,7 @@ from mhaviz.analyses.scaling import compare_scaling
 from mhaviz.errors import ArgumentError
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import matrices
+from mhaviz.pages.blocks import Shaded, matrices
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.quantity import NORM, UNIFORM
@@ -171,3 +171,12 @@ def test_only_cells_that_are_sums_have_a_scale_of_their_size():
         assert (tops[0] != tops[1]) == moves
     page = attention_page(attention_of(whole))
     assert resolve(page, {}, Style()) == resolve(page, {id(page.blocks[0].maps[0]): (8, 8)}, Style())
+
+
+def test_a_shaded_text_has_its_scale_from_the_page_as_matrices_have():
+    answer = attention_of(made_map("abcde", "abcde", peaked(2, 5).weights)).answer("c")
+    page = page_of(answer)
+    (shaded,) = (block for block in page.blocks if isinstance(block, Shaded))
+    scales = resolve(page, {}, Style(cmap="bone"))
+    assert scales.shaded(shaded).scale == replace(shaded.scale, colormap="bone")
+    assert scales.bars == ()  # it has a key

@@ -86,7 +86,7 @@ class LinesPart(Part):
     notes: tuple[str, ...]
     beside: float = 0.0
 
-    after = 0.02
+    after = 0.08
     is_picture = True
 
     @property

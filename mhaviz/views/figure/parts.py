@@ -164,7 +164,7 @@ class Measuring:
 
     @part.register
     def _(self, block: Shaded, room: Room) -> Part:
-        return ShadedPart(replace(block, scale=block.scale.coloured(self._style.cmap)), self._fonts)
+        return ShadedPart(self._scales.shaded(block), self._fonts)
 
     @part.register
     def _(self, block: Bars, room: Room) -> Part:

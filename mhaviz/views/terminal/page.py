@@ -78,7 +78,7 @@ class PageView:
             elif isinstance(block, Links):
                 yield from links_lines(block, abilities, options.max_width, positions)
             elif isinstance(block, Shaded):
-                yield from shaded_lines(block, block.scale.coloured(self.style.cmap), abilities, options.max_width)
+                yield from shaded_lines(block, scales.drawn[block.scale], abilities, options.max_width)
             else:
                 table = block.as_table
                 assert table is not None, "what has no picture has numbers"
