@@ -13,8 +13,8 @@ from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded,
 from mhaviz.pages.labels import bare, in_quotes, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, Look
-from mhaviz.results.attention import head_name
+from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, LeftOut, Look
+from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.lines import TextLinks
 
 _STRONG = 0.3  # least weight of a word that a title names as looked at
@@ -30,14 +30,16 @@ _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 def answer_page(answer: Answer) -> Page:
     """Return the page of an answer; of several texts, each has a heading."""
     is_random = answer.source.is_random
-    names = texts_names(answer.looks)
-    if len(answer.looks) == 1:
+    names = texts_names([*answer.looks, *answer.left_out])
+    if len(names) == 1:
         (look,) = answer.looks
         return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _reading(answer), True)
     blocks = list[Block]()
-    for look, name in zip(answer.looks, names, strict=True):
+    for look, name in zip(answer.looks, names, strict=False):
         apart = [Text(("",))] * bool(blocks)
         blocks += [*apart, Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
+    reasons = zip(names[len(answer.looks) :], answer.left_out, strict=True)
+    blocks += [Text((f"left out: {name}: {one.reason}",), "quiet") for name, one in reasons]
     return Page("", tuple(blocks), answer.source.footnote, _reading(answer), True)
 
 
@@ -113,12 +115,12 @@ def word_names(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
     return tuple(quoted(text, cells - len(suffix)) + suffix for text, suffix in zip(words.texts, suffixes, strict=True))
 
 
-def texts_names(looks: "Sequence[Look | TextLinks]") -> list[str]:
+def texts_names(looks: "Sequence[Look | TextLinks | LeftOut]") -> list[str]:
     """Return what tells texts apart: "sentence 2", "pass 3", "source-target attention"."""
     of_each = [
         (
             "" if look.pass_number is None else f"pass {look.pass_number}",
-            "" if look.sentence is None else f"{'example' if look.is_recorded else 'sentence'} {look.sentence}",
+            "" if look.sentence is None else f"{text_name(look.is_recorded)} {look.sentence}",
             KIND_NAMES[look.kind],
         )
         for look in looks

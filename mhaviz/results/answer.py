@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.spans import are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.results.attention import text_name
 from mhaviz.results.axis import require_single
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.result import Result, ShortRepr, Source
@@ -124,16 +125,45 @@ class Look(ShortRepr):
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A text that has the word, but cannot tell what it looks at.
+
+    Attributes:
+        reason: what was expected of it, and what it has.
+        kind, sentence, pass_number, is_recorded: as of ``Look``.
+    """
+
+    reason: str
+    kind: Kind = "self"
+    sentence: int | None = None
+    pass_number: int | None = None
+    is_recorded: bool = False
+
+    @classmethod
+    def of(cls, m: "AttentionMap", reason: str) -> "LeftOut":
+        """Return the text of a map."""
+        return cls(reason, m.kind, m.sentence, m.pass_number, m.is_recorded)
+
+
+@dataclass(frozen=True)
 class Answer(Result):
-    """What a word looks at, in each text that has it."""
+    """What a word looks at, in each text that has it and can tell.
+
+    Attributes:
+        source: where the maps come from.
+        looks: what it looks at in each text, at least one.
+        left_out: the other texts that have it.
+    """
 
     source: Source
     looks: tuple[Look, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``. Each text has its ``words`` and their ``shares``, and its heads in their order, of
-        which those ranked come first."""
-        return {"answers": [_document(look) for look in self.looks]}
+        which those ranked come first; ``left_out``: texts that have the word without an answer, if there are some."""
+        left_out = [{**_where(one), "kind": one.kind, "reason": one.reason} for one in self.left_out]
+        return {"answers": [_document(look) for look in self.looks], **({"left_out": left_out} if left_out else {})}
 
 
 class UnansweredError(ArgumentError):
@@ -144,7 +174,12 @@ def answer(attention: "Attention", query: int | str) -> Answer:
     """Return what a word looks at; see ``Attention.answer``."""
     texts = texts_with(attention, query)
     sinks = {id(m): of_map.keys if of_map else () for m, of_map in zip(attention.maps, attention.sinks, strict=True)}
-    return Answer(attention.source, tuple(_look(maps, query, sinks[id(maps[0])]) for maps in texts))
+    found = [_look(maps, query, sinks[id(maps[0])]) for maps in texts]
+    looks = tuple(one for one in found if isinstance(one, Look))
+    left_out = tuple(one for one in found if isinstance(one, LeftOut))
+    if not looks:
+        raise _unanswered(left_out[0])
+    return Answer(attention.source, looks, left_out)
 
 
 def is_answerable(attention: "Attention") -> bool:
@@ -173,16 +208,28 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     """Return the maps of each text that has a word, which need not have their weights yet.
 
     Raises:
-        ArgumentError: as ``Attention.answer``.
+        ArgumentError: as ``Attention.answer``, as far as weights and sinks are not needed.
     """
     having = [maps for maps in by_text(attention, parameter("query")) if _words_with(query, maps[0])]
     for m, *_ in having:
         require_single(query, sorted(_words_with(query, m).values()))
-        keys = SpanSide.of(m.columns.tokens, words_or_tokens).axis.tokens
-        _require_words(len(keys) - len(keys.special))
     if not having:
         attention.maps[0].rows.position(query)  # raises an error that lists some tokens
+    few = [LeftOut.of(maps[0], reason) for maps in having if (reason := _too_few(maps, query))]
+    if len(few) == len(having):
+        raise _unanswered(few[0])
     return having
+
+
+def _unanswered(text: LeftOut) -> UnansweredError:
+    """Return the error that no text has an answer, for the reason of the first."""
+    where = "" if text.sentence is None else f"{text_name(text.is_recorded)} {text.sentence}: "
+    return UnansweredError(f"{parameter('query')}: {where}{text.reason}")
+
+
+def _where(text: Look | LeftOut) -> dict[str, int]:
+    where = {"sentence": text.sentence, "pass": text.pass_number}
+    return {name: number for name, number in where.items() if number is not None}
 
 
 def _document(look: Look) -> dict[str, Any]:
@@ -199,9 +246,8 @@ def _document(look: Look) -> dict[str, Any]:
         }
         for one in (*look.ranked, *look.not_ranked)
     ]
-    where = {"sentence": look.sentence, "pass": look.pass_number}
     return {
-        **{name: number for name, number in where.items() if number is not None},
+        **_where(look),
         "kind": look.kind,
         "word": look.word,
         "position": look.position,
@@ -244,13 +290,21 @@ def _require_weights(m: "AttentionMap", what: str) -> None:
         )
 
 
-def _require_words(n_words: int, which: str = "in the text") -> None:
-    """Raise UnansweredError if the words are too few; ``which``: says which words they are."""
-    if n_words < _LEAST_WORDS:
-        raise UnansweredError(
-            f"{parameter('query')}: expected at least {_LEAST_WORDS} words {which}, got {n_words}: of so few, each "
-            f"gets much weight"
-        )
+def _too_few(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int] = ()) -> str:
+    """Return that the query sees too few words in some map of a text; "" if it sees enough.
+
+    ``sinks``: positions of sinks, which are no words, as far as they are known.
+    """
+    rows, columns, _, _, aside = word_sides(maps[0], sinks)
+    (word,) = _words_with(query, maps[0])
+    n_words = min(int((_sees(m, rows.owners == word, columns) & ~aside).sum()) for m in maps)
+    few = f"expected at least {_LEAST_WORDS} words that the query sees, got {n_words}: of so few, each gets much weight"
+    return few if n_words < _LEAST_WORDS else ""
+
+
+def _sees(m: "AttentionMap", pieces: NDArray[np.bool_], columns: SpanSide) -> NDArray[np.bool_]:
+    """Return which keys a word sees, as some of its ``pieces`` does, (n_keys,)."""
+    return np.asarray(columns.sums(m.seen[pieces].sum(axis=0)) > 0)
 
 
 def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
@@ -274,9 +328,11 @@ def word_sides(m: "AttentionMap", sinks: Sequence[int]) -> tuple[SpanSide, SpanS
     return rows, columns, queries, keys, columns.sums(of_words.astype(np.int64)) == 0
 
 
-def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look:
-    """Return what a word looks at in maps of one text; ``sinks``: positions of its sinks."""
+def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]) -> Look | LeftOut:
+    """Return what a word looks at in maps of one text, or why they cannot tell; ``sinks``: positions of its sinks."""
     first = maps[0]
+    if few := _too_few(maps, query, sinks):
+        return LeftOut.of(first, few)
     ((word, position),) = _words_with(query, first).items()
     rows, columns, queries, keys, aside = word_sides(first, sinks)
     is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
@@ -285,9 +341,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     pieces, of_words = rows.owners == word, np.flatnonzero(~aside)
     heads = list[HeadLook]()
     for m in maps:
-        seen = m.seen
-        can_be_target = ~aside & (columns.sums(seen[pieces].sum(axis=0)) > 0)  # a word sees what some piece of it sees
-        _require_words(int(can_be_target.sum()), "that the query sees")
+        seen, can_be_target = m.seen, ~aside & _sees(m, pieces, columns)
         if is_of_one_text:
             can_be_target[word] = False
         of_word = columns.sums(m.weights[:, pieces].astype(np.float64)).mean(axis=1)
@@ -300,7 +354,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
             if np.isfinite([*weights, offset or 0.0, crowd or 0.0]).all():
                 heads.append(HeadLook(m.layer, head, weights, target, offset, crowd))
     if not heads:
-        raise UnansweredError(f"{parameter('query')}: expected weights, got NaN in every head")
+        return LeftOut.of(first, "expected weights, got NaN in every head")
     heads.sort(key=lambda look: -look.weight)
     return Look(
         word,

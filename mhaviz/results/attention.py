@@ -40,6 +40,11 @@ def head_name(layer: int | None, head: int) -> str:
     return f"L{layer or 0} H{head}"
 
 
+def text_name(is_recorded: bool) -> str:
+    """Return what a sentence is called: an example where it is recorded."""
+    return "example" if is_recorded else "sentence"
+
+
 def heads_text(layer: int, heads: Sequence[int], n_heads: int) -> str:
     """Return "L3 H5, L3 H6, …" for a message on some of the heads of a layer; "all heads" if there are no others."""
     if len(heads) == n_heads > 1:
@@ -260,7 +265,7 @@ class AttentionMap(Result):
     @property
     def text_name(self) -> str:
         """What its sentence is called: an example where it is recorded."""
-        return "example" if self.is_recorded else "sentence"
+        return text_name(self.is_recorded)
 
     def _named(self, what: str, text: str) -> str:
         which = "" if self.pass_number is None else f"pass {self.pass_number}, "
@@ -572,7 +577,8 @@ class Attention(Result):
 
         Raises:
             ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,
-                or a text has it several times; the query sees fewer than four words.
+                or a text has it several times; the query sees fewer than four words, or all weights are NaN, in each
+                text. Some such texts are left out.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on my mat")

@@ -88,7 +88,7 @@ WRONG = [  # what cannot be done, and how the message begins
     ("heatmap 'a b a' {} --query 9", "--query: expected a token, or a position from 0 to {}, got '9'"),
     ("heatmap 'a b a' {} --query a", "--query: 'a' occurs 2 times"),
     ("heatmap 'a b a' {} --query 2 --window 0:2,:", "--query: expected a token, or a position from 0 to 1, got '2'"),
-    ("heatmap 'a b a' {} --query 1", "--query: expected at least 4 words in the text, got 3: of so few, each"),
+    ("heatmap 'a b a' {} --query 1", "--query: expected at least 4 words that the query sees, got 3: of so"),
     ("heatmap 'a b a' {} --query 1 --as answer --mean --show norms", "--query: layer 0, self, mean_norm: expected"),
     ("heatmap 'a b a c' {} --query c --size 2", "--query: layer 0, self: expected the weights of single tokens, got "),
     ("heatmap 'a b a' {} --query b --vmax 1", "--vmax is for maps; leave it out, or add --as map"),

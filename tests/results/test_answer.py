@@ -227,7 +227,7 @@ def test_special_tokens_and_sinks_are_no_words():
             ),
             '"didn\'t" occurs 2 times; give a position: #1, #4',
         ),
-        (lambda: answered(made(np.ones((1, 3, 3)), "abc")), "expected at least 4 words in the text, got 3"),
+        (lambda: answered(made(np.ones((1, 3, 3)), "abc")), "expected at least 4 words that the query sees, got 3"),
         (lambda: answered(made(FLAT).mean()), "expected weights of single heads, got other numbers"),
         (lambda: answered(made(FLAT).times_uniform()), "expected weights of single heads, got other numbers"),
         (lambda: answered(made(FLAT).of_query("c")), "expected the queries and keys of all tokens, got some of them"),
@@ -252,6 +252,26 @@ def test_a_word_that_sees_few_words_has_no_answer(query):
     assert answered(maps, query="#3").looks
     with pytest.raises(ArgumentError, match="at least 4 words that the query sees, got 0"):
         answered(made_map("abcdefgh", "abcdefgh", np.zeros((1, 8, 8), np.float32), "other"), query=query)
+
+
+def test_texts_that_cannot_tell_are_left_out_and_named():
+    short, nan = made(np.ones((1, 3, 3)), "bcd", sentence=1), made(np.full_like(STRONG, np.nan), sentence=2)
+    answer = answered(made(STRONG, sentence=0), short, nan)
+    assert [look.sentence for look in answer.looks] == [0]
+    reason = "expected at least 4 words that the query sees, got 3: of so few, each gets much weight"
+    *_, first, second = (getattr(block, "lines", ()) for block in answer_page(answer).blocks)
+    assert first == (f"left out: sentence 1: {reason}",)
+    assert second == ("left out: sentence 2: expected weights, got NaN in every head",)
+    assert answer.to_dict()["left_out"][0] == {"sentence": 1, "kind": "self", "reason": reason}
+    with pytest.raises(ArgumentError, match="`query`: sentence 1: expected at least 4 words"):
+        answered(short, nan)
+
+
+def test_sinks_are_no_words_that_a_query_sees():
+    weights = np.tril(np.ones((1, 8, 8)) + 50 * (np.arange(8) == 0))
+    with pytest.raises(ArgumentError, match="at least 4 words that the query sees, got 3"):
+        answered(made(weights, "abcdefgh", kind="masked"), query="d")
+    assert answered(made(causal(8), "abcdefgh", kind="masked"), query="d").looks
 
 
 def test_heads_with_nan_are_left_out():
