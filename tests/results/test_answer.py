@@ -383,8 +383,11 @@ def test_the_terminal_shades_words_where_it_has_colours(animal):
 
 def test_a_long_text_keeps_the_lines_with_the_word_and_the_largest_numbers():
     words = [f" word{i}" for i in range(400)]
-    a = np.ones((1, 400, 400)) + 200 * np.eye(400)[[37] * 400] * (np.arange(400) == 200)[:, None]
-    (sheet,) = figures_of(answered(made(a, words), query="word200"), Style(room="column"))
-    texts = [text.get_text() for text in sheet.page.texts]
-    assert {"word200", "word37", "…"} < set(texts)
-    assert "word399" not in texts
+    a = np.ones((1, 400, 400)) + 200 * np.eye(400)[[370] * 400] * (np.arange(400) == 200)[:, None]
+    answer = answered(made(a, words), query="word200")
+    (sheet,) = figures_of(answer, Style(room="column"))
+    texts = {text.get_text() for text in sheet.page.texts}
+    in_terminal = written(answer_page(answer)).split("looks at  ")[0].split()  # before the table
+    for shown in texts, in_terminal:
+        assert {"word200", "word370", "…"} < {*shown}
+        assert "word399" not in shown

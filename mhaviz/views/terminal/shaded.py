@@ -14,27 +14,24 @@ from mhaviz.views.colours import places
 from mhaviz.views.terminal.cells import terminal_colours, text_colours
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.text import isolated
+from mhaviz.views.tiles.shaded import shaded_lines as lay_out
 
 _QUERY = RichStyle(bold=True, underline=True)
-_MOST_LINES = 12
 
 
 def shaded_lines(block: Shaded, scale: Scale, abilities: Abilities, width: int) -> Iterator[Line]:
-    """Yield the lines of a shaded text, up to 12; none without colours."""
+    """Yield the lines of a shaded text; none without colours."""
     if abilities.colours is None:
         return
     ground, ink = (of_scale(scale.colormap, abilities.colours) for of_scale in (terminal_colours, text_colours))
     shares = places(np.array([word.share or 0.0 for word in block.words], np.float32), scale).tolist()
-    lines = [Line()]
-    used = 0
-    for word, place in zip(block.words, shares, strict=True):
-        text, blank = cut(word.text, width), used > 0 and word.after_blank
-        if used and used + blank + cell_len(text) > width:
-            lines.append(Line())
-            used, blank = 0, False
-        style = DIM if word.share is None else RichStyle.from_color(ink[place], ground[place])
-        lines[-1].append(" " * blank)
-        lines[-1].append(isolated(text), style + _QUERY if word.is_query else style)
-        used += blank + cell_len(text)
-    yield from lines[:_MOST_LINES]
-    yield from [Line("…", DIM)] * (len(lines) > _MOST_LINES)
+    texts = [cut(word.text, width) for word in block.words]
+    for placed in lay_out(block.words, list(map(cell_len, texts)), width, 1):
+        line, used = Line() if placed else Line("…", DIM), 0
+        for i, left in placed:
+            word = block.words[i]
+            line.append(" " * (round(left) - used))
+            used = round(left) + cell_len(texts[i])
+            style = DIM if word.share is None else RichStyle.from_color(ink[shares[i]], ground[shares[i]])
+            line.append(isolated(texts[i]), style + _QUERY if word.is_query else style)
+        yield line
