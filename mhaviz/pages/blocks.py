@@ -43,9 +43,21 @@ class Block:
 
     Attributes:
         is_explained: whether it is a picture that texts on the page explain.
+        is_text: whether it is lines of text.
     """
 
     is_explained = False
+    is_text = False
+
+    @property
+    def heading(self) -> str:
+        """Text over what follows it on the page, that it is; "": it is none."""
+        return ""
+
+    @property
+    def rows_of_heads(self) -> str:
+        """What each matrix of ``n_heads`` is of."""
+        return "heads"
 
     @property
     def are_numbers(self) -> bool:
@@ -113,6 +125,13 @@ class Text(Block):
 
     lines: tuple[str, ...]
     style: Literal["plain", "quiet", "heading", "subtitle"] = "plain"
+
+    is_text = True
+
+    @property
+    def heading(self) -> str:
+        """Its first line, over a part of the page."""
+        return self.lines[0] if self.style == "heading" else ""
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the lines."""
@@ -672,6 +691,11 @@ class Matrices(Block):
     def n_heads(self) -> int:
         """Number of heads of maps among the matrices: all or none."""
         return len(self.panels) if self.maps else 0
+
+    @property
+    def rows_of_heads(self) -> str:
+        """Heads, or layers where the rows of each matrix are the heads of one."""
+        return "layers" if self.maps and self.maps[0].quantity.row == "head" else "heads"
 
     @property
     def n_pieces(self) -> int:

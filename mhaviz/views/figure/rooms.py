@@ -75,7 +75,7 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 def _contents(part: Page) -> str:
     """Return the names of what a part has: its headings, or else those of its tables, plots and matrices."""
     blocks = list(leaves(part.blocks))
-    headings = [block.lines[0] for block in blocks if isinstance(block, Text) and block.style == "heading"]
+    headings = [block.heading for block in blocks if block.heading]
     names = list(dict.fromkeys(headings or (name for block in blocks for name in block.contents)))
     return ", ".join(names[:_MOST_NAMES]) + ", …" * (len(names) > _MOST_NAMES)
 
@@ -111,15 +111,9 @@ def with_strongest(page: Page, most: int, strengths: Strengths) -> Page:
     """Return the page with at most so many heads in each block, the strongest, and a remark that says so."""
     blocks = [_strongest(block, most, strengths) for block in page.blocks]
     pairs = ((some.n_heads, block) for some, block in zip(blocks, page.blocks, strict=True))
-    counts = dict.fromkeys((few, block.n_heads, _of_rows(block)) for few, block in pairs if few < block.n_heads)
+    counts = dict.fromkeys((few, block.n_heads, block.rows_of_heads) for few, block in pairs if few < block.n_heads)
     said = "; ".join(f"the {few} strongest of {many} {names}" for few, many, names in counts)
     return _saying(replace(page, blocks=tuple(blocks)), said)
-
-
-def _of_rows(block: Block) -> str:
-    """Return what each matrix of a block of heads is of."""
-    of_layers = isinstance(block, Matrices) and block.maps[0].quantity.row == "head"
-    return "layers" if of_layers else "heads"
 
 
 def _saying(page: Page, said: str) -> Page:
@@ -213,7 +207,7 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strength
 
 def _with_pictures(pages: list[Page], fits: Callable[[Page], bool]) -> list[Page]:
     """Return pages whose last has a picture beside its words: if it had none, the last piece of what is before them."""
-    if len(pages) < 2 or not all(isinstance(block, Text) for block in pages[-1].blocks):
+    if len(pages) < 2 or not all(block.is_text for block in pages[-1].blocks):
         return pages
     *before, there, last = pages
     number = max((i for i, block in enumerate(there.blocks) if block.n_pieces > 1), default=None)
@@ -231,7 +225,7 @@ def _n_headings(blocks: Sequence[Block]) -> int:
 
     If all are texts, all are counted.
     """
-    texts = list(takewhile(lambda one: isinstance(one, Text), reversed(blocks)))
+    texts = list(takewhile(lambda one: one.is_text, reversed(blocks)))
     ends = (i for i, text in enumerate(texts) if isinstance(text, Text) and not text.lines[-1])
     return len(texts) if len(texts) == len(blocks) else next(ends, len(texts))
 
@@ -271,7 +265,7 @@ def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[B
     of texts, in blocks where a row does not fit."""
 
     def is_text(row: tuple[Block | None, ...]) -> bool:
-        return all(isinstance(one, Text | None) for one in row)
+        return all(one is None or one.is_text for one in row)
 
     for block in blocks:
         if isinstance(block, Stacks) and not ((laid := lay_out(replace(page, blocks=(block,)))) and laid.fits):

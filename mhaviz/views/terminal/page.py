@@ -96,9 +96,9 @@ class PageView:
         """Return the page with its tables and texts alone; None if it has only texts."""
         blocks = self.page.blocks
         words = [block for block in leaves(blocks) if not matrices([block])]
-        while words and isinstance(last := words[-1], Text) and last.style == "heading":  # of pictures
+        while words and words[-1].heading:  # of pictures
             words.pop()
-        if all(isinstance(block, Text) for block in words):
+        if all(block.is_text for block in words):
             return None
         return (
             self
