@@ -1,6 +1,8 @@
 """A page in the terminal, which lists numbers where figures have curves."""
 
 from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as RichStyle
@@ -8,6 +10,7 @@ from rich.text import Text as Line
 
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import (
+    Block,
     Drawn,
     Links,
     Matrices,
@@ -20,7 +23,7 @@ from mhaviz.pages.blocks import (
 )
 from mhaviz.pages.labels import harmless, visible
 from mhaviz.pages.map_words import sinks_texts
-from mhaviz.views.scales import resolve
+from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -31,6 +34,41 @@ from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
 _STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": ""}
+
+
+class _Terminal(NamedTuple):
+    """Where a block is shown: a terminal, with the scales of the page."""
+
+    scales: Scales
+    abilities: Abilities
+    console: Console
+    options: ConsoleOptions
+    positions: bool
+
+
+@singledispatch
+def _lines(block: Block, terminal: _Terminal) -> RenderResult:
+    """Yield the lines of a block that is no picture of matrices."""
+    table = block.as_table
+    assert table is not None, "what has no picture has numbers"
+    yield from table_lines(table, terminal.console, terminal.options)
+    yield from [Line()] * bool(table.notes)
+
+
+@_lines.register
+def _(block: Text, terminal: _Terminal) -> RenderResult:
+    yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
+
+
+@_lines.register
+def _(block: Links, terminal: _Terminal) -> RenderResult:
+    return links_lines(block, terminal.abilities, terminal.options.max_width, terminal.positions)
+
+
+@_lines.register
+def _(block: Shaded, terminal: _Terminal) -> RenderResult:
+    scale = terminal.scales.drawn[block.scale]
+    return shaded_lines(block, scale, terminal.abilities, terminal.options.max_width)
 
 
 @dataclass(frozen=True)
@@ -73,17 +111,8 @@ class PageView:
                 used += grid.height(options.max_width, abilities)
                 alike = list(filter(leaves_out, matrices(blocks)))
                 yield from panels_lines(block, grid, scales.beside(block), len(alike), options.max_width)
-            elif isinstance(block, Text):
-                yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
-            elif isinstance(block, Links):
-                yield from links_lines(block, abilities, options.max_width, positions)
-            elif isinstance(block, Shaded):
-                yield from shaded_lines(block, scales.drawn[block.scale], abilities, options.max_width)
             else:
-                table = block.as_table
-                assert table is not None, "what has no picture has numbers"
-                yield from table_lines(table, console, options)
-                yield from [Line()] * bool(table.notes)
+                yield from _lines(block, _Terminal(scales, abilities, console, options, positions))
         if left_out:
             yield more_text(counted(left_out, "panel"))
         if remark and not (view and view.share_scale):
