@@ -399,6 +399,7 @@ def test_an_environment_that_contradicts_itself_is_found_before_the_program_runs
     [
         ("--as lines", "lines: expected at most 8 heads"),
         ("--as answer --query 2", "--query: expected at least 4 words"),
+        ("--query zebra", "--query: expected a token"),
     ],
 )
 def test_a_recording_is_saved_before_what_is_made_of_it_fails(record, options, message, tmp_path):

@@ -46,6 +46,11 @@ class Delivery:
         """Suffixes of these files, in lower case."""
         return {path.suffix.lower() for path in self.paths}
 
+    @property
+    def paths_of_maps(self) -> list[Path]:
+        """Those of the files that have maps alone, not what is made of them."""
+        return [path for path in self.paths if path.suffix.lower() not in RESULT_SUFFIXES]
+
     def check(self, inputs: Sequence[Path] = (), suffixes: Sequence[str] = RESULT_SUFFIXES) -> None:
         """Check before the work starts that results can be written; see ``check_outputs``.
 
@@ -137,8 +142,7 @@ class Delivery:
             made: returns what is made of them.
             style, notice: as in ``deliver``.
         """
-        of_maps = [path for path in self.paths if path.suffix.lower() not in RESULT_SUFFIXES]
-        if of_maps:
+        if of_maps := self.paths_of_maps:
             replace(self, output=of_maps, quiet=True, json=False).deliver(maps(), style)
         with self.besides(of_maps, f", {what}") as others:
             others.deliver(made(), style, notice)

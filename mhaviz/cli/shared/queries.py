@@ -109,10 +109,10 @@ def deliver_form(
         delivery.deliver(made(), style, notice)
         return
     what = "the maps" if query is None else "the map of the query"
-    delivery.deliver_beside(lambda: _map_of_answer(attention, query), what, made, style, notice)
+    delivery.deliver_beside(lambda: map_of_answer(attention, query), what, made, style, notice)
 
 
-def _map_of_answer(attention: "Attention", query: str | None) -> "Result":
+def map_of_answer(attention: "Attention", query: str | None) -> "Result":
     """Return the map of a query that is answered. Raises ArgumentError if it is a word of several tokens."""
     try:
         return _FORMS["map"](attention, query)
