@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Text, Title
+from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Stacks, Text, Title
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.numbers import fixed
@@ -69,9 +69,11 @@ def position_table_page(table: PositionTable) -> Page:
     panel = _panel("PE", equation, table.values, replace(_UNIT, name="PE"))
     cosines = Panel("cosine of every two rows", table.cosines, _UNIT)
     blocks: tuple[Block, ...] = (
-        Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1),
-        Matrices("", (cosines,), positions, positions, 1),
-        Text(tuple(_turning_sentences(d_model))),
+        Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1, ("position", "feature")),
+        Stacks(
+            (Matrices("", (cosines,), positions, positions, 1, ("position", "position")),),
+            (Text(tuple(_turning_sentences(d_model))),),
+        ),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
 
