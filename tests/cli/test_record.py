@@ -408,6 +408,7 @@ def test_a_recording_is_saved_before_what_is_made_of_it_fails(record, options, m
     assert result.status == 2
     assert message in result.err
     assert "maps.npz is saved" in result.err
+    assert "--by word" not in result.err  # which would not help
     assert np.load(tmp_path / "maps.npz").files
     assert not (tmp_path / "lines.png").exists()
 

@@ -11,7 +11,7 @@ from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import ColourOptions, PictureOptions
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -117,6 +117,10 @@ def map_of_answer(attention: "Attention", query: str | None) -> "Result":
     try:
         return _FORMS["map"](attention, query)
     except ArgumentError as error:
+        try:
+            _FORMS["map"](attention.by("word"), query)
+        except MhavizError:
+            raise error from None
         raise ArgumentError(f"{error}; with {option_name('by')} word, files of maps have words, too") from error
 
 
