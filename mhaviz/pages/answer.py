@@ -87,7 +87,7 @@ def _target(look: Look, one: HeadLook) -> str:
 
 
 def mean_text(look: Look) -> str:
-    """Return "mean of 72 heads, of the weight on words: “tired” 15%, …; [CLS] takes 36% of all"."""
+    """Return "mean of 72 heads, of the weight on words: “tired” 15%, …; [CLS] takes 36% of all their weight"."""
     order = np.argsort(-look.shares, kind="stable")[:_MOST_WORDS]
     strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
     words = ", ".join(f"{_quoted(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
@@ -95,7 +95,8 @@ def mean_text(look: Look) -> str:
     taken = ", ".join(f"{in_quotes(word_names(look.keys)[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
     heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
-    return f"{heads}: {words}" + f"; {taken} of all" * bool(taken)
+    whose = "their" if n_heads > 1 else "its"
+    return f"{heads}: {words}" + f"; {taken} of all {whose} weight" * bool(taken)
 
 
 def not_ranked_text(look: Look) -> str:

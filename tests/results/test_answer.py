@@ -80,7 +80,7 @@ def test_what_it_looks_at(animal):
     assert title_text(look) == "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)"
     assert mean_text(look) == (
         "mean of 72 heads, of the weight on words: “tired” 15%, “didn't” (3 pieces) 12%, “animal” 12%; [CLS] takes "
-        "36%, [SEP] takes 3% of all"
+        "36%, [SEP] takes 3% of all their weight"
     )
     assert not_ranked_text(look) == (
         "not ranked: L0 H2 “because” 1.00 (previous word, usually 0.93), L1 H8 “was” 0.75 (next word, usually 0.58), "
@@ -198,6 +198,12 @@ def test_words_that_occur_twice_have_their_positions():
     assert [word.text for word in shaded.words] == ["He", "didn't", "see", "it", "but", "it #6", "."]
 
 
+def test_a_word_is_told_from_itself_and_the_same_words_from_each_other():
+    (look,) = answered(made(STRONG, "abcbdcb"), query="#2").looks
+    assert title_text(look) == "“c #2” looks at “c #5” (L0 H0 0.80)"
+    assert mean_text(look).startswith("L0 H0, of the weight on words: “c #5” 80%, “a” 3%, “b #1” 3%")
+
+
 def test_each_text_that_has_the_word_is_answered():
     maps = (made(STRONG, sentence=0), made(STRONG, "tuvwxyz", sentence=1), made(STRONG, "abxcdef", sentence=2))
     answer = answered(*maps)
@@ -213,7 +219,7 @@ def test_special_tokens_and_sinks_are_no_words():
     sunk = FLAT + 50 * (np.arange(7) == 0)
     (look,) = answered(made(sunk, special_keys=(6,), special_queries=(6,))).looks
     assert look.aside.tolist() == [True, *[False] * 5, True]
-    assert mean_text(look).endswith("; “a” takes 89%, “g” takes 2% of all")
+    assert mean_text(look).endswith("; “a” takes 89%, “g” takes 2% of all its weight")
 
 
 @pytest.mark.parametrize(
@@ -299,7 +305,9 @@ def test_what_is_aside_is_named_as_far_as_its_number_tells():
 def test_tokens_beside_numbers_are_quoted():
     keys = [" in", " 2", " .", " 5", " or", " 6", "[SEP]"]
     look = answered(made(FLAT + 15 * (np.arange(7) == 1), keys, special_keys=(6,)), query="or").looks[0]
-    assert mean_text(look) == ("L0 H0, of the weight on words: “2” 76%, “in” 5%, “.” 5%; [SEP] takes 5% of all")
+    assert mean_text(look) == (
+        "L0 H0, of the weight on words: “2” 76%, “in” 5%, “.” 5%; [SEP] takes 5% of all its weight"
+    )
     assert not_ranked_text(look) == "not ranked: L0 H0 “2” 0.73 (other words give it 0.73)"
 
 
