@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +64,30 @@ class HeadLook(ShortRepr):
         return self.others is not None and self.weight > _TIMES_OTHERS * self.others
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OfText(ShortRepr):
+    """What is of the maps of one text, of one kind of attention.
+
+    Attributes:
+        kind: kind of the attention.
+        sentence, pass_number: as of ``AttentionMap``.
+        is_recorded: whether the maps are of a running program.
+    """
+
+    kind: Kind = "self"
+    sentence: int | None = None
+    pass_number: int | None = None
+    is_recorded: bool = False
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the sentence and of the pass, as far as it has them."""
+        numbers = {"sentence": self.sentence, "pass": self.pass_number}
+        return {name: number for name, number in numbers.items() if number is not None}
+
+
 @dataclass(frozen=True, eq=False)
-class Look(ShortRepr):
+class Look(OfText):
     """What a word looks at in one text, in all heads of one kind of attention.
 
     Attributes:
@@ -74,9 +96,7 @@ class Look(ShortRepr):
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
         heads: all heads whose numbers are finite, those with the largest weight of a target first.
-        kind: kind of the attention.
-        sentence, pass_number: as of ``AttentionMap``.
-        is_recorded: whether the maps are of a running program.
+        kind, sentence, pass_number, is_recorded: as of ``OfText``.
     """
 
     query: int
@@ -85,10 +105,6 @@ class Look(ShortRepr):
     keys: Tokens
     aside: NDArray[np.bool_]
     heads: tuple[HeadLook, ...]
-    kind: Kind = "self"
-    sentence: int | None = None
-    pass_number: int | None = None
-    is_recorded: bool = False
 
     @property
     def word(self) -> str:
@@ -98,8 +114,7 @@ class Look(ShortRepr):
     @property
     def itself(self) -> int | None:
         """Index of the word among the keys; None: these are another text."""
-        is_of_one_text = self.kind != "cross" and self.queries.texts == self.keys.texts
-        return self.query if is_of_one_text else None
+        return self.query if are_one_text(self.kind, self.queries, self.keys) else None
 
     @cached_property
     def mean(self) -> NDArray[np.float64]:
@@ -124,25 +139,16 @@ class Look(ShortRepr):
         return tuple(look for look in self.heads if not look.is_ranked)
 
 
-@dataclass(frozen=True)
-class LeftOut:
+@dataclass(frozen=True, eq=False)
+class LeftOut(OfText):
     """A text that has the word, but cannot tell what it looks at.
 
     Attributes:
         reason: what was expected of it, and what it has.
-        kind, sentence, pass_number, is_recorded: as of ``Look``.
+        kind, sentence, pass_number, is_recorded: as of ``OfText``.
     """
 
     reason: str
-    kind: Kind = "self"
-    sentence: int | None = None
-    pass_number: int | None = None
-    is_recorded: bool = False
-
-    @classmethod
-    def of(cls, m: "AttentionMap", reason: str) -> "LeftOut":
-        """Return the text of a map."""
-        return cls(reason, m.kind, m.sentence, m.pass_number, m.is_recorded)
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ class Answer(Result):
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``. Each text has its ``words`` and their ``shares``, and its heads in their order, of
         which those ranked come first; ``left_out``: texts that have the word without an answer, if there are some."""
-        left_out = [{**_where(one), "kind": one.kind, "reason": one.reason} for one in self.left_out]
+        left_out = [{**one.numbers, "kind": one.kind, "reason": one.reason} for one in self.left_out]
         return {"answers": [_document(look) for look in self.looks], **({"left_out": left_out} if left_out else {})}
 
 
@@ -215,7 +221,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
         require_single(query, sorted(_words_with(query, m).values()))
     if not having:
         attention.maps[0].rows.position(query)  # raises an error that lists some tokens
-    few = [LeftOut.of(maps[0], reason) for maps in having if (reason := _too_few(maps, query))]
+    few = [LeftOut(reason, **_about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
     if len(few) == len(having):
         raise _unanswered(few[0])
     return having
@@ -225,11 +231,6 @@ def _unanswered(text: LeftOut) -> UnansweredError:
     """Return the error that no text has an answer, for the reason of the first."""
     where = "" if text.sentence is None else f"{text_name(text.is_recorded)} {text.sentence}: "
     return UnansweredError(f"{parameter('query')}: {where}{text.reason}")
-
-
-def _where(text: Look | LeftOut) -> dict[str, int]:
-    where = {"sentence": text.sentence, "pass": text.pass_number}
-    return {name: number for name, number in where.items() if number is not None}
 
 
 def _document(look: Look) -> dict[str, Any]:
@@ -247,7 +248,7 @@ def _document(look: Look) -> dict[str, Any]:
         for one in (*look.ranked, *look.not_ranked)
     ]
     return {
-        **_where(look),
+        **look.numbers,
         "kind": look.kind,
         "word": look.word,
         "position": look.position,
@@ -317,6 +318,11 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
 
 
+def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:
+    """Return whether the words of both sides are of the same text, so that a word is itself among the keys."""
+    return kind != "cross" and queries.texts == keys.texts
+
+
 def word_sides(m: "AttentionMap", sinks: Sequence[int]) -> tuple[SpanSide, SpanSide, Tokens, Tokens, NDArray[np.bool_]]:
     """Return which tokens are in which words of the queries and of the keys, the words of both, and which keys have
     only special tokens and ``sinks``, (n_keys,)."""
@@ -332,10 +338,10 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     """Return what a word looks at in maps of one text, or why they cannot tell; ``sinks``: positions of its sinks."""
     first = maps[0]
     if few := _too_few(maps, query, sinks):
-        return LeftOut.of(first, few)
+        return LeftOut(few, **_about(first))
     ((word, position),) = _words_with(query, first).items()
     rows, columns, queries, keys, aside = word_sides(first, sinks)
-    is_of_one_text = first.kind != "cross" and queries.texts == keys.texts
+    is_of_one_text = are_one_text(first.kind, queries, keys)
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)
     pieces, of_words = rows.owners == word, np.flatnonzero(~aside)
@@ -354,20 +360,14 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
             if np.isfinite([*weights, offset or 0.0, crowd or 0.0]).all():
                 heads.append(HeadLook(m.layer, head, weights, target, offset, crowd))
     if not heads:
-        return LeftOut.of(first, "expected weights, got NaN in every head")
+        return LeftOut("expected weights, got NaN in every head", **_about(first))
     heads.sort(key=lambda look: -look.weight)
-    return Look(
-        word,
-        position,
-        queries,
-        keys,
-        aside,
-        tuple(heads),
-        first.kind,
-        first.sentence,
-        first.pass_number,
-        first.is_recorded,
-    )
+    return Look(word, position, queries, keys, aside, tuple(heads), **_about(first))
+
+
+def _about(m: "AttentionMap") -> dict[str, Any]:
+    """Return what ``OfText`` knows of a map."""
+    return {one.name: getattr(m, one.name) for one in fields(OfText)}
 
 
 def _mean(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import counted, is_accepted, parameter, quoted
 from mhaviz.inputs.spans import words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.answer import Look, UnansweredError, by_text, is_answerable, word_sides
+from mhaviz.results.answer import Look, UnansweredError, are_one_text, by_text, is_answerable, word_sides
 from mhaviz.results.attention import head_name
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -103,7 +103,7 @@ class TextLinks(ShortRepr):
     @property
     def is_of_one_text(self) -> bool:
         """Whether queries and keys are the same words."""
-        return self.kind != "cross" and self.queries.texts == self.keys.texts
+        return are_one_text(self.kind, self.queries, self.keys)
 
     @property
     def rows(self) -> tuple[int, ...]:
