@@ -569,7 +569,8 @@ class Attention(Result):
 
         Weights are by word, as of ``by``; of a text in which blanks do not tell words, such as Chinese, by token.
         Special tokens and ``sinks`` are set aside. A head is ranked if its strongest other word has more than 2 × the
-        mean weight of what other words give the same word, and of what they give the word at the same distance.
+        mean weight of what other words give the same word, and of what they give the word at the same distance, as far
+        as at least three of them see it. Texts that have the word but cannot tell are left out, and named.
 
         Args:
             query: the text of a word, that of a token in it, or a token's position, 3 or "#3". Digits are first looked
@@ -577,8 +578,8 @@ class Attention(Result):
 
         Raises:
             ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,
-                or a text has it several times; the query sees fewer than four words, or all weights are NaN, in each
-                text. Some such texts are left out.
+                or a text has it several times; the query sees fewer than four words in each text, or its weights are
+                NaN.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on my mat")
