@@ -7,7 +7,7 @@ import pytest
 
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import Drawn, Matrices, Text
+from mhaviz.pages.blocks import Drawn, Matrices, Text, leaves
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.embeddings import embeddings_page, position_table_page
 from mhaviz.results.embeddings import EmbeddedText, InputPart
@@ -110,12 +110,14 @@ def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
 
 def test_the_table_of_positions():
     page = position_table_page(mhaviz.sinusoids(10, 6))
-    features, cosines, words = page.blocks
+    features, cosines, words = leaves(page.blocks)
     assert features.panels[0].title.endswith("(10, 6)")
     np.testing.assert_array_equal(cosines.panels[0].values, mhaviz.sinusoids(10, 6).cosines)
     assert "the last once in 2,916" in words.lines[0]  # 2π · 10000^(4/6)
     assert "depends on their distance alone" in words.lines[1]
-    assert len(position_table_page(mhaviz.sinusoids(10, 5)).blocks[-1].lines) == 1  # no cosine beside the last sine
+    assert (
+        len([*leaves(position_table_page(mhaviz.sinusoids(10, 5)).blocks)][-1].lines) == 1
+    )  # no cosine beside the last sine
     assert (
         page.remark(Drawn(pooled=("a", "a")))
         == "rows are positions, columns features; in cosines both are positions; a"
