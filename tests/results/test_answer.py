@@ -88,6 +88,19 @@ def test_what_it_looks_at(animal):
     )
 
 
+@pytest.mark.parametrize("layer", range(6))
+def test_a_title_says_of_no_head_what_another_denies(animal, by_hand, layer):
+    attention = animal.select(layer=layer)
+    for word in range(1, 13):
+        largest = max(by_hand[layer, :, word, j].max() for j in range(1, 13) if j != word)
+        title = title_text(attention.answer(GROUPS[word][0]).looks[0])
+        if "at no other word strongly" in title:
+            assert f"at most {largest:.2f}, at" in title
+            assert largest < 0.3
+        else:
+            assert largest >= 0.3
+
+
 def made(weights, keys="abcdefg", queries=None, kind="self", **more):
     weights = np.asarray(weights, np.float32)
     return made_map(queries or keys, keys, weights / weights.sum(-1, keepdims=True), kind, **more)
