@@ -25,7 +25,8 @@ _ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a lin
 def lines_page(lines: Lines) -> Page:
     """Return the page of links; of several texts, each has a heading."""
     is_random, footnote = lines.source.is_random, lines.source.footnote
-    named = list(zip(lines.texts, texts_names(lines.texts), strict=True))
+    names = texts_names([*lines.texts, *lines.left_out])
+    named = list(zip(lines.texts, names, strict=False))
     drawn = [(text, name) for text, name in named if text.heads]
     diffuse = ", ".join(name for text, name in named if not text.heads and text.diffuse)
     missing = ", ".join(name for text, name in named if not text.heads and not text.diffuse)
@@ -37,13 +38,15 @@ def lines_page(lines: Lines) -> Page:
         + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
         + f"; NaN: {missing}" * bool(missing)
     )
-    if len(lines.texts) == 1:
+    if len(names) == 1:
         (text,) = lines.texts
         return Page(_title(text, is_random), tuple(_blocks(text, colours[0])), footnote, reading)
     blocks = list[Block]()
     for (text, name), of_text in zip(drawn, colours, strict=True):
         apart = [Text(("",))] * bool(blocks)
         blocks += [*apart, Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text, of_text)]
+    reasons = zip(names[len(lines.texts) :], lines.left_out, strict=True)
+    blocks += [Text((f"left out: {name}: {one.reason}",), "quiet") for name, one in reasons]
     return Page("", tuple(blocks), footnote, reading)
 
 

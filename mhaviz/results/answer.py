@@ -150,6 +150,10 @@ class LeftOut(OfText):
 
     reason: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return its numbers and kind, and the reason, for JSON."""
+        return {**self.numbers, "kind": self.kind, "reason": self.reason}
+
 
 @dataclass(frozen=True)
 class Answer(Result):
@@ -168,7 +172,7 @@ class Answer(Result):
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``. Each text has its ``words`` and their ``shares``, and its heads in their order, of
         which those ranked come first; ``left_out``: texts that have the word without an answer, if there are some."""
-        left_out = [{**one.numbers, "kind": one.kind, "reason": one.reason} for one in self.left_out]
+        left_out = [one.to_dict() for one in self.left_out]
         return {"answers": [_document(look) for look in self.looks], **({"left_out": left_out} if left_out else {})}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhaviz.errors import counted, is_accepted, parameter, quoted
 from mhaviz.inputs.spans import words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.answer import Look, UnansweredError, are_one_text, by_text, is_answerable, word_sides
+from mhaviz.results.answer import LeftOut, Look, UnansweredError, are_one_text, by_text, is_answerable, word_sides
 from mhaviz.results.attention import head_name
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -118,27 +118,37 @@ class TextLinks(ShortRepr):
 
 @dataclass(frozen=True)
 class Lines(Result):
-    """Links between words, of each text, of which at least one has some."""
+    """Links between words.
+
+    Attributes:
+        source: where the maps come from.
+        texts: the links of each text, of which at least one has some.
+        left_out: texts that have the only query, but too few words or no numbers.
+    """
 
     source: Source
     texts: tuple[TextLinks, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``. ``carried``: share of the weight on words, of the queries with lines, that the lines
         carry; ``aside``: of each special token and sink, its mean weight from these queries."""
-        return {"least_weight": LEAST_WEIGHT, "lines": [_document(text) for text in self.texts]}
+        left_out = {"left_out": [one.to_dict() for one in self.left_out]} if self.left_out else {}
+        return {"least_weight": LEAST_WEIGHT, "lines": [_document(text) for text in self.texts], **left_out}
 
 
 def lines(attention: "Attention", query: int | str | None = None) -> Lines:
     """Return the links of heads; see ``Attention.lines``."""
+    left_out = tuple[LeftOut, ...]()
     if query is not None:
-        texts = tuple(map(_of_look, attention.answer(query).looks))
+        answer = attention.answer(query)
+        texts, left_out = tuple(map(_of_look, answer.looks)), answer.left_out
     else:
         sinks = {id(m): found.keys if found else () for m, found in zip(attention.maps, attention.sinks, strict=True)}
         texts = tuple(_of_maps(maps, sinks[id(maps[0])]) for maps in texts_of(attention))
     if not any(text.heads for text in texts):
         raise _without_links(texts)
-    return Lines(attention.source, texts)
+    return Lines(attention.source, texts, left_out)
 
 
 def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:

@@ -212,6 +212,10 @@ def test_texts_too_diffuse_for_lines_are_left_out_and_named_and_a_head_keeps_its
         "sentence 0",
         "sentence 1",
     ]
+    short = result(maps[0], made(np.eye(3)[None], ["w3", "b", "c"], sentence=7)).lines("w3")
+    reason = "expected at least 4 words that the query sees, got 3: of so few, each gets much weight"
+    assert lines_page(short).blocks[-1].lines == (f"left out: sentence 7: {reason}",)
+    assert short.to_dict()["left_out"] == [{"sentence": 7, "kind": "self", "reason": reason}]
 
 
 def test_a_part_says_how_much_its_own_lines_carry(animal):
