@@ -434,7 +434,8 @@ def draw_plot(
         if there := _points(series, plot.y):
             xs, ys = zip(*there, strict=True)
             wider = sum(below == _look(series) for below, _ in covered)
-            has_gaps = any(above == _look(series) and above[-1] == below[-1] == "solid" for below, above in covered)
+            is_above = any(above == _look(series) and above[-1] == below[-1] == "solid" for below, above in covered)
+            has_gaps = is_above and not wider
             axes.plot(
                 xs, ys, color=_colour(series.colour), marker=_marker(series), label=series.name, clip_on=False,
                 linestyle=_GAPS if has_gaps else _LINES[series.line],
