@@ -18,6 +18,7 @@ _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stat
 _MOSTLY, _LEAST_LINKS = 0.5, 3  # least share of a head's weight on words, and least links, of what it does mostly
 _OFFSETS = {0: "themselves", -1: "the word before", 1: "the word after"}
 _MOST_IN_TITLE = 2  # heads
+_SINGLE, _OF_WORDS = 0.9, 0.75  # least weight of a single word, and least share of words that look at one, to say so
 _ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a line: weight"
 
 
@@ -62,9 +63,21 @@ def _colours(texts: Sequence[TextLinks]) -> list[tuple[int, ...]]:
 def _title(text: TextLinks, is_random: bool) -> str:
     if text.look:
         return title_text(text.look, is_random)
+    if (single := _single(text)) and not is_random:
+        return single
     best = sorted(text.heads, key=lambda one: -_strongest(text, one).weight)[:_MOST_IN_TITLE]
     said = "; ".join(f"{one.name}: {_habit(text, one)}" for one in best)
     return f"{said}, by chance: the weights are random" if is_random else said
+
+
+def _single(text: TextLinks) -> str:
+    """Return that most words look at a single word of another text, if in several heads they do; "": they do not."""
+    largest = np.concatenate([one.weights[:, ~text.aside].max(axis=1) for one in text.heads])
+    n_single = int((largest >= _SINGLE).sum())
+    if text.is_of_one_text or len(text.heads) < 2 or n_single <= _OF_WORDS * len(largest):
+        return ""
+    said = f"in {n_single} of {len(largest)} cases with a weight of at least {_SINGLE:.2f}"
+    return f"In {len(text.heads)} heads most words look at one word each: {said}"
 
 
 def _habit(text: TextLinks, head: HeadLinks) -> str:

@@ -167,6 +167,16 @@ def test_the_title_says_what_words_do(weights, said):
     assert lines_page(by_chance).title == f"L0 H0: {said}, by chance: the weights are random"
 
 
+def test_a_title_says_that_words_of_many_heads_look_at_one_word_each():
+    weights = np.stack([np.eye(4), np.eye(4)[::-1], np.eye(4)]) + 0.01
+    weights[2, 0] = 1
+    lines = result(made(weights, "abcd", queries="pqrs", kind="cross")).lines()
+    said = "In 3 heads most words look at one word each: in 11 of 12 cases with a weight of at least 0.90"
+    assert lines_page(lines).title == said
+    itself = result(made(weights, "abcd")).lines()
+    assert lines_page(itself).title.startswith("L0 H0: words look mostly at themselves")
+
+
 def test_between_two_texts_no_word_is_itself():
     lines = result(made(np.eye(4, 7)[None] + 0.01, queries="abcd", kind="cross")).lines()
     (text,) = lines.texts
