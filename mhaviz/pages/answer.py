@@ -1,6 +1,5 @@
 """Page of an answer: what a word looks at in a line, its text shaded by its mean weights, and a bar for each head."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
-from mhaviz.pages.labels import bare, in_quotes, quoted
+from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, LeftOut, Look
@@ -110,10 +109,8 @@ def not_ranked_text(look: Look) -> str:
 def word_names(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
     """Return a name for each word, escaped and shortened; those of a text that has it more than once have the position
     of their first token, "the #28", as an option takes it."""
-    positions = [of_word[0][0] for of_word in words.ranges] or range(len(words))
-    counts = Counter(map(bare, words.texts))
-    suffixes = (f" #{i}" * (counts[bare(text)] > 1) for i, text in zip(positions, words.texts, strict=True))
-    return tuple(quoted(text, cells - len(suffix)) + suffix for text, suffix in zip(words.texts, suffixes, strict=True))
+    named = zip(words.texts, places(words), strict=True)
+    return tuple(quoted(text, cells - len(place)) + place for text, place in named)
 
 
 def texts_names(looks: "Sequence[Look | TextLinks | LeftOut]") -> list[str]:
@@ -199,7 +196,10 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
 
 
 def _drawn_heads(look: Look) -> tuple[HeadLook, ...]:
-    return (look.ranked or look.heads)[:_MOST_HEADS]
+    heads = look.ranked or look.heads
+    if not any(one.weight >= _STRONG for one in look.heads):  # the title names the first
+        heads = look.heads[0], *(one for one in heads if one is not look.heads[0])
+    return heads[:_MOST_HEADS]
 
 
 def _strong_elsewhere(look: Look) -> list[HeadLook]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from mhaviz.inputs.tokens import MARKS, whole_character
+from mhaviz.inputs.tokens import MARKS, Tokens, whole_character
 
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
@@ -56,6 +56,19 @@ def escape(character: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def places(words: Tokens) -> tuple[str, ...]:
+    """Return " #28", the position of its first token as an option takes it, for each word that a text has more than
+    once; "" for the others."""
+    positions = [of_word[0][0] for of_word in words.ranges] or range(len(words))
+    counts = Counter(map(bare, words.texts))
+    return tuple(f" #{i}" * (counts[bare(text)] > 1) for i, text in zip(positions, words.texts, strict=True))
+
+
+def placed(words: Tokens, positions: bool) -> list[str]:
+    """Return the words with their ``places``, unless labels have no positions."""
+    return [text + place * positions for text, place in zip(words.texts, places(words), strict=True)]
 
 
 def bare(token: str) -> str:

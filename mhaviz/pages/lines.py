@@ -124,7 +124,9 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
         ]
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
-    return [Links(_table(text), text, tuple(panels), _ASIDE, _SEEN, _carried), *left_out]
+    have_pieces = any(n > 1 for side in (text.queries, text.keys) for n in side.counts or ())
+    seen = _SEEN + "; (2): a word of 2 tokens" * have_pieces
+    return [Links(_table(text), text, tuple(panels), _ASIDE, seen, _carried), *left_out]
 
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:

@@ -1,5 +1,6 @@
 """Bars of length 1, each divided into slices with their names, while these have room."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +75,8 @@ class BarsPart(Part):
         self._box(sheet, x, y, end - x, of_rest)
         writes, covered = list[tuple[float, str, float, str]](), x
         for place, one in enumerate(words):
-            text, size = self._fitting(one, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
+            forms = self._forms(one)[bar.is_mean :]  # the text has the mean's numbers, of its weight on words
+            text, size = self._fitting(forms, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
             if not text and place:
                 break
             fill = self._fill(one)
@@ -82,7 +84,7 @@ class BarsPart(Part):
             if not text:  # the first, whose name is beside it, or shortened where there is more room
                 inside, x = x, x + one.share * across
                 free = limit - x - 2 * _INSET
-                text = next((form for form in self._forms(one) if self._width(form, SMALL) <= free), "")
+                text = next((form for form in forms if self._width(form, SMALL) <= free), "")
                 if is_inside := not text and x - inside > limit - x:
                     free = x - inside - 2 * _INSET
                 text = text or fit_text(self._name(one), free / DRAWN_WIDER, SMALL, self.fonts.families)
@@ -135,9 +137,9 @@ class BarsPart(Part):
     def _width(self, text: str, size: float) -> float:
         return self.fonts.width(text, size) * DRAWN_WIDER
 
-    def _fitting(self, one: Slice, room: float) -> tuple[str, float]:
-        """Return the name of a slice with its number, or without, as it has room; "" if it has none."""
-        for text in self._forms(one):
+    def _fitting(self, forms: Sequence[str], room: float) -> tuple[str, float]:
+        """Return the first form of a name that has room; "" if none has."""
+        for text in forms:
             if self._width(text, BODY) <= room:
                 return text, BODY
         return "", BODY

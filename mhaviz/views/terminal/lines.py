@@ -9,7 +9,7 @@ from rich.text import Text as Line
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import LinkPanel, Links
 from mhaviz.pages.colormaps import HEADS
-from mhaviz.pages.labels import cut, token_labels
+from mhaviz.pages.labels import cut, placed, token_labels
 from mhaviz.views.terminal.grid import DIM, Abilities
 from mhaviz.views.text import isolated
 
@@ -25,7 +25,7 @@ def links_lines(block: Links, abilities: Abilities, width: int, positions: bool)
     names = max(len(name.name) for panel in block.panels for name in panel.heads)
     most = max(min(_LABEL, (width - _AROUND - names) // 2), 1)
     queries, keys = (
-        token_labels(tokens.texts, most, positions=positions, counts=tokens.counts or ())
+        token_labels(placed(tokens, positions), most, positions=positions, counts=tokens.counts or ())
         for tokens in (text.queries, text.keys)
     )
     wide = max(cell_len(queries[link.query]) for panel in block.panels for one in panel.heads for link in one.links)
