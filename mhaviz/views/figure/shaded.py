@@ -11,10 +11,11 @@ from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import fit_text
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, INK, QUIET, Sheet
-from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
+from mhaviz.views.measures import BODY, DRAWN_WIDER, POINTS, SMALL
 from mhaviz.views.tiles.shaded import Placed, shaded_lines
 
 _LINE, _BOX = 0.185, 0.155  # inches: from line to line, and height of a shade
+_CAPITAL = 0.73 * BODY / POINTS  # inches: height of a capital, so that words share a baseline whatever is above them
 _AROUND = 0.015  # inches of a shade beside its word
 _KEY, _BAR, _BAR_HEIGHT = 0.25, 0.75, 0.08  # inches: line of the key, and its bar
 _GAP = 0.06  # inches between words of the key
@@ -51,7 +52,7 @@ class ShadedPart(Part):
                     line = 1.1 * sheet.zoom
                     sheet.page.add_patch(Rectangle(*box, fill=False, edgecolor=ACCENT, linewidth=line, zorder=3))
                 colour = QUIET if words[i].share is None else str(inks[i])
-                sheet.write(x + left, y + _LINE / 2, texts[i], BODY, colour=colour, vertical="center_baseline")
+                sheet.write(x + left, y + _LINE / 2 + _CAPITAL / 2, texts[i], BODY, colour=colour, vertical="baseline")
             y += _LINE
         self._draw_key(sheet, x, y + _KEY / 2)
 
