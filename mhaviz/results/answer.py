@@ -225,7 +225,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
         require_single(query, sorted(_words_with(query, m).values()))
     if not having:
         attention.maps[0].rows.position(query)  # raises an error that lists some tokens
-    few = [LeftOut(reason, **_about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
+    few = [LeftOut(reason, **about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
     if len(few) == len(having):
         raise _unanswered(few[0])
     return having
@@ -342,7 +342,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     """Return what a word looks at in maps of one text, or why they cannot tell; ``sinks``: positions of its sinks."""
     first = maps[0]
     if few := _too_few(maps, query, sinks):
-        return LeftOut(few, **_about(first))
+        return LeftOut(few, **about(first))
     ((word, position),) = _words_with(query, first).items()
     rows, columns, queries, keys, aside = word_sides(first, sinks)
     is_of_one_text = are_one_text(first.kind, queries, keys)
@@ -364,14 +364,14 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
             if np.isfinite([*weights, offset or 0.0, crowd or 0.0]).all():
                 heads.append(HeadLook(m.layer, head, weights, target, offset, crowd))
     if not heads:
-        return LeftOut("expected weights, got NaN in every head", **_about(first))
+        return LeftOut("expected weights, got NaN in every head", **about(first))
     heads.sort(key=lambda look: -look.weight)
-    return Look(word, position, queries, keys, aside, tuple(heads), **_about(first))
+    return Look(word, position, queries, keys, aside, tuple(heads), **about(first))
 
 
-def _about(m: "AttentionMap") -> dict[str, Any]:
-    """Return what ``OfText`` knows of a map."""
-    return {one.name: getattr(m, one.name) for one in fields(OfText)}
+def about(of: "AttentionMap | OfText") -> dict[str, Any]:
+    """Return the attributes of ``OfText`` of a map, or of another of its text."""
+    return {one.name: getattr(of, one.name) for one in fields(OfText)}
 
 
 def _mean(

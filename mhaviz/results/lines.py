@@ -1,7 +1,7 @@
 """Links between words: the weights that are strong enough for a line from a word to a word that it looks at."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +9,19 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import counted, is_accepted, parameter, quoted
 from mhaviz.inputs.spans import words_or_tokens
-from mhaviz.inputs.tokens import Kind, Tokens
-from mhaviz.results.answer import LeftOut, Look, UnansweredError, are_one_text, by_text, is_answerable, word_sides
-from mhaviz.results.attention import head_name
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.results.answer import (
+    LeftOut,
+    Look,
+    OfText,
+    UnansweredError,
+    about,
+    are_one_text,
+    by_text,
+    is_answerable,
+    word_sides,
+)
+from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
 
@@ -75,7 +85,7 @@ class HeadLinks(ShortRepr):
 
 
 @dataclass(frozen=True, eq=False)
-class TextLinks(ShortRepr):
+class TextLinks(OfText):
     """Links between the words of one text, or of two.
 
     Attributes:
@@ -85,7 +95,7 @@ class TextLinks(ShortRepr):
         heads: heads with links, the first at most eight; empty: those of no head would carry enough.
         diffuse: heads that are left out, as their links would carry less than a fifth of their weight on words.
         look: what the only query looks at; None: all words have links.
-        kind, sentence, pass_number, is_recorded: as of ``Look``.
+        kind, sentence, pass_number, is_recorded: as of ``OfText``.
     """
 
     queries: Tokens
@@ -95,10 +105,6 @@ class TextLinks(ShortRepr):
     heads: tuple[HeadLinks, ...]
     diffuse: tuple[HeadLinks, ...] = ()
     look: Look | None = None
-    kind: Kind = "self"
-    sentence: int | None = None
-    pass_number: int | None = None
-    is_recorded: bool = False
 
     @property
     def is_of_one_text(self) -> bool:
@@ -173,7 +179,7 @@ def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
 
 def _in_text(text: "TextLinks | AttentionMap") -> str:
     """Return " in sentence 2" of a text that has a number, and " in pass 3"; "" else."""
-    named = {"example" if text.is_recorded else "sentence": text.sentence, "pass": text.pass_number}
+    named = {text_name(text.is_recorded): text.sentence, "pass": text.pass_number}
     return "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
 
 
@@ -205,7 +211,6 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
 
 
 def _document(text: TextLinks) -> dict[str, Any]:
-    where = {"sentence": text.sentence, "pass": text.pass_number}
     asides = np.flatnonzero(text.aside).tolist()
     heads = [
         {
@@ -218,7 +223,7 @@ def _document(text: TextLinks) -> dict[str, Any]:
         for one in text.heads
     ]
     return {
-        **{name: number for name, number in where.items() if number is not None},
+        **text.numbers,
         "kind": text.kind,
         "queries": text.queries.texts,
         "keys": text.keys.texts,
@@ -236,17 +241,14 @@ def _of_look(look: Look) -> TextLinks:
     on_words = sum(float(one.weights[:, ~look.aside].sum()) for one in heads)
     is_diffuse = not heads or sum(link.weight for one in heads for link in one.links) < _LEAST_CARRIED * on_words
     clear, diffuse = ((), tuple(every)) if is_diffuse else (heads, ())
-    about = look.kind, look.sentence, look.pass_number, look.is_recorded
-    return TextLinks(look.queries, look.keys, (look.query,), look.aside, clear, diffuse, look, *about)
+    return TextLinks(look.queries, look.keys, (look.query,), look.aside, clear, diffuse, look, **about(look))
 
 
 def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
     """Return the links of all words in maps of one text; ``sinks``: positions of its sinks."""
     first = maps[0]
     rows, columns, queries, keys, aside = word_sides(first, sinks)
-    text = TextLinks(
-        queries, keys, (), aside, (), (), None, first.kind, first.sentence, first.pass_number, first.is_recorded
-    )
+    text = TextLinks(queries, keys, (), aside, (), **about(first))
     shown = text.rows
     by_word = (
         (m.layer, head, rows.means(columns.sums(weights), axis=0))
@@ -260,8 +262,7 @@ def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
     ]
     clear = tuple(one for one in heads if not one.is_diffuse)
     diffuse = tuple(one for one in heads if one.is_diffuse)
-    about = text.kind, text.sentence, text.pass_number, text.is_recorded
-    return TextLinks(queries, keys, shown, aside, clear, diffuse, None, *about)
+    return replace(text, shown=shown, heads=clear, diffuse=diffuse)
 
 
 def _links(
