@@ -1,6 +1,6 @@
 """Page of an answer: what a word looks at in a line, its text shaded by its mean weights, and a bar for each head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -12,13 +12,12 @@ from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded,
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import LEAST_OTHERS, Answer, HeadLook, LeftOut, Look
+from mhaviz.results.answer import LEAST_OTHERS, STRONG, Answer, HeadLook, LeftOut, Look
 from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.lines import TextLinks
 
-_STRONG = 0.3  # least weight of a word that a title names as looked at
 _OF_FIRST = 0.5  # least weight of the second word that it names / that of the first
-_MOST_HEADS, _MOST_NOT_RANKED, _MOST_WORDS = 5, 3, 3
+_MOST_NOT_RANKED, _MOST_WORDS = 3, 3
 _SLICES = 6  # most words with a name in a bar
 _NAME, _LONGEST = 24, 100  # most cells of a word in a text, and of one that a picture shortens
 _LEAST_STATED = 0.01  # least mean weight of a sink, and share of a second word, that is stated
@@ -33,13 +32,23 @@ def answer_page(answer: Answer) -> Page:
     if len(names) == 1:
         (look,) = answer.looks
         return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _reading(answer), True)
+    texts = (
+        (name, title_text(look, is_random), _blocks(look)) for name, look in zip(names, answer.looks, strict=False)
+    )
+    blocks = texts_blocks(texts, zip(names[len(answer.looks) :], answer.left_out, strict=True))
+    return Page("", blocks, answer.source.footnote, _reading(answer), True)
+
+
+def texts_blocks(
+    texts: Iterable[tuple[str, str, Sequence[Block]]], left_out: Iterable[tuple[str, LeftOut]]
+) -> tuple[Block, ...]:
+    """Return the blocks of several texts, each of which has its name, its title and its blocks, and the reasons why
+    others, by their names, are left out."""
     blocks = list[Block]()
-    for look, name in zip(answer.looks, names, strict=False):
+    for name, title, of_text in texts:
         apart = [Text(("",))] * bool(blocks)
-        blocks += [*apart, Text((f"{name}: {title_text(look, is_random)}",), "heading"), *_blocks(look)]
-    reasons = zip(names[len(answer.looks) :], answer.left_out, strict=True)
-    blocks += [Text((f"left out: {name}: {one.reason}",), "quiet") for name, one in reasons]
-    return Page("", tuple(blocks), answer.source.footnote, _reading(answer), True)
+        blocks += [*apart, Text((f"{name}: {title}",), "heading"), *of_text]
+    return (*blocks, *(Text((f"left out: {name}: {one.reason}",), "quiet") for name, one in left_out))
 
 
 def _reading(answer: Answer) -> str:
@@ -49,7 +58,7 @@ def _reading(answer: Answer) -> str:
         "words give that word"
     )
     are_of_one_text = any(look.itself is not None for look in answer.looks)
-    are_unknown = any(one.others is None for look in answer.looks for one in _drawn_heads(look))
+    are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
     said += ", or the word at the same distance, whichever is more" * are_of_one_text
     return said + f"; {NOTHING}: fewer than {LEAST_OTHERS} of them" * are_unknown
 
@@ -57,14 +66,18 @@ def _reading(answer: Answer) -> str:
 def title_text(look: Look, is_random: bool = False) -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
     heads, or if none is strong, of heads that are not ranked and why they are not, or that none of these is strong."""
-    said = f"“{word_names(look.queries)[look.query]}” looks {_where_text(look)}"
+    return by_chance(f"“{word_names(look.queries)[look.query]}” looks {_where_text(look)}", is_random)
+
+
+def by_chance(said: str, is_random: bool) -> str:
+    """Return what is said of weights, and that it is so by chance if they are random."""
     return f"{said}, by chance: the weights are random" if is_random else said
 
 
 def _where_text(look: Look) -> str:
-    if strong := [one for one in look.ranked if one.weight >= _STRONG]:
+    if strong := [one for one in look.ranked if one.weight >= STRONG]:
         return _at(look, strong)
-    if not (strong := [one for one in look.not_ranked if one.weight >= _STRONG]):
+    if not (strong := [one for one in look.not_ranked if one.weight >= STRONG]):
         best = look.heads[0]
         return f"at no other word strongly: at most {best.weight:.2f}, at “{_target(look, best)}” in {_head(best)}"
     if unknown := [one for one in strong if one.others is None]:
@@ -144,7 +157,7 @@ def _blocks(look: Look) -> list[Block]:
 def _shaded(look: Look) -> Shaded:
     """Return the text of the keys, without its special tokens; sinks are not shaded."""
     texts, special, itself = look.keys.texts, set(look.keys.special), look.itself
-    named = {one.target for one in (*_drawn_heads(look), *_strong_elsewhere(look))}
+    named = {one.target for one in (*look.shown, *_strong_elsewhere(look))}
     names = word_names(look.keys)
     have_blanks = any(text[:1].isspace() for text in texts)
     words = tuple(
@@ -168,7 +181,7 @@ def _shaded(look: Look) -> Shaded:
 
 
 def _bars(look: Look) -> Bars:
-    heads = _drawn_heads(look)
+    heads = look.shown
     mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
     bars = (Bar(_head(one), _slices(look, one.weights, one.target), _others_text(one)) for one in heads)
     columns = (
@@ -195,16 +208,9 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     return (*named, rest, Slice(listed, total, "aside"))
 
 
-def _drawn_heads(look: Look) -> tuple[HeadLook, ...]:
-    heads = look.ranked or look.heads
-    if not any(one.weight >= _STRONG for one in look.heads):  # the title names the first
-        heads = look.heads[0], *(one for one in heads if one is not look.heads[0])
-    return heads[:_MOST_HEADS]
-
-
 def _strong_elsewhere(look: Look) -> list[HeadLook]:
     """Return the strongest heads that look at a word from any word."""
-    return [one for one in look.not_ranked if one.weight >= _STRONG][:_MOST_NOT_RANKED]
+    return [one for one in look.not_ranked if one.weight >= STRONG][:_MOST_NOT_RANKED]
 
 
 def _kind(look: Look, key: int, target: int | None) -> Literal["word", "target", "itself"]:

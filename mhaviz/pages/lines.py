@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.answer import texts_names, title_text, word_names
+from mhaviz.pages.answer import by_chance, texts_blocks, texts_names, title_text, word_names
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import in_quotes
@@ -42,13 +42,12 @@ def lines_page(lines: Lines) -> Page:
     if len(names) == 1:
         (text,) = lines.texts
         return Page(_title(text, is_random), tuple(_blocks(text, colours[0])), footnote, reading)
-    blocks = list[Block]()
-    for (text, name), of_text in zip(drawn, colours, strict=True):
-        apart = [Text(("",))] * bool(blocks)
-        blocks += [*apart, Text((f"{name}: {_title(text, is_random)}",), "heading"), *_blocks(text, of_text)]
-    reasons = zip(names[len(lines.texts) :], lines.left_out, strict=True)
-    blocks += [Text((f"left out: {name}: {one.reason}",), "quiet") for name, one in reasons]
-    return Page("", tuple(blocks), footnote, reading)
+    texts = (
+        (name, _title(text, is_random), _blocks(text, of_text))
+        for (text, name), of_text in zip(drawn, colours, strict=True)
+    )
+    blocks = texts_blocks(texts, zip(names[len(lines.texts) :], lines.left_out, strict=True))
+    return Page("", blocks, footnote, reading)
 
 
 def _colours(texts: Sequence[TextLinks]) -> list[tuple[int, ...]]:
@@ -67,7 +66,7 @@ def _title(text: TextLinks, is_random: bool) -> str:
         return single
     best = sorted(text.heads, key=lambda one: -_strongest(text, one).weight)[:_MOST_IN_TITLE]
     said = "; ".join(f"{one.name}: {_habit(text, one)}" for one in best)
-    return f"{said}, by chance: the weights are random" if is_random else said
+    return by_chance(said, is_random)
 
 
 def _single(text: TextLinks) -> str:

@@ -21,6 +21,10 @@ from mhaviz.results.spans import SpanSide
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention, AttentionMap
 
+STRONG = 0.3
+"""Least weight of a word that is looked at strongly."""
+
+_MOST_SHOWN = 5  # heads of pictures
 LEAST_OTHERS = 3
 """Least number of other words whose mean is known."""
 
@@ -132,6 +136,15 @@ class Look(OfText):
     def ranked(self) -> tuple[HeadLook, ...]:
         """Heads that look at their target from this word, and not from others."""
         return tuple(look for look in self.heads if look.is_ranked)
+
+    @property
+    def shown(self) -> tuple[HeadLook, ...]:
+        """Heads of pictures, at most five: those that are ranked, or else all; first the one with the largest weight,
+        where none is strong."""
+        heads = self.ranked or self.heads
+        if not any(one.weight >= STRONG for one in self.heads):
+            heads = self.heads[0], *(one for one in heads if one is not self.heads[0])
+        return heads[:_MOST_SHOWN]
 
     @property
     def not_ranked(self) -> tuple[HeadLook, ...]:

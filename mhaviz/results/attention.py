@@ -600,7 +600,7 @@ class Attention(Result):
         heads are left out has none in ``Lines.texts``.
 
         Args:
-            query: as in ``answer``: links of this word alone, at most three of a head, of the five best ranked heads.
+            query: as in ``answer``: links of this word alone, at most three of a head, of ``Look.shown``.
 
         Raises:
             ArgumentError: as ``answer``; more than eight heads or 30 words; no text has heads that are not left out.

@@ -37,7 +37,6 @@ MOST_OF_HEAD = 3
 MOST_HEADS = 8
 """Most heads of a picture, as many as there are colours."""
 
-_MOST_RANKED = 5  # heads of one query
 _MOST_WORDS = 30  # words of a side, where all queries have links
 _LEAST_CARRIED = 0.2  # least share of a head's weight on words that its links carry
 
@@ -234,9 +233,9 @@ def _document(text: TextLinks) -> dict[str, Any]:
 
 
 def _of_look(look: Look) -> TextLinks:
-    """Return the links of one query, of the heads that look at their target from it, or else of the strongest."""
-    ranked = (look.ranked or look.heads)[:_MOST_RANKED]
-    every = [_links(one.layer, one.head, one.weights[None], (look.query,), look.aside, MOST_OF_HEAD) for one in ranked]
+    """Return the links of one query, of the heads that its answer shows."""
+    shown = look.shown
+    every = [_links(one.layer, one.head, one.weights[None], (look.query,), look.aside, MOST_OF_HEAD) for one in shown]
     heads = tuple(one for one in every if one.links)
     on_words = sum(float(one.weights[:, ~look.aside].sum()) for one in heads)
     is_diffuse = not heads or sum(link.weight for one in heads for link in one.links) < _LEAST_CARRIED * on_words

@@ -143,6 +143,18 @@ def test_the_title_says_what_words_do(weights, said):
     assert lines_page(by_chance).title == f"L0 H0: {said}, by chance: the weights are random"
 
 
+def test_lines_of_a_word_that_looks_at_none_strongly_have_the_head_of_their_title():
+    of_word = np.where((np.arange(7) == 4) | np.eye(7, k=2, dtype=bool), 0.3, 1.0)
+    of_word[2, 4] = 2.0
+    of_all = FLAT + np.where(np.arange(7) == 5, 1.4, 0)
+    lines = result(made(np.stack([of_word, of_all]), "abcdefg")).lines("c")
+    assert lines_page(lines).title == "“c” looks at no other word strongly: at most 0.29, at “f” in L0 H1"
+    (text,) = lines.texts
+    assert text.look is not None
+    assert [(one.layer, one.head) for one in text.look.ranked] == [(0, 0)]
+    assert [one.name for one in text.heads] == ["L0 H1", "L0 H0"]
+
+
 def test_a_title_says_that_words_of_many_heads_look_at_one_word_each():
     weights = np.stack([np.eye(4), np.eye(4)[::-1], np.eye(4)]) + 0.01
     weights[2, 0] = 1
