@@ -177,7 +177,8 @@ def _shaded(look: Look) -> Shaded:
     digits = 0 if high >= 0.02 else 1
     rows = tuple((word.text, word.share) for word in words)
     columns = Column("word", align="left", is_key=True), Column("share", "{:.1%}".format)
-    return Shaded(Table(columns, rows), words, scale, ("0", f"{'≥ ' * scale.above}{high:.{digits}%}"))
+    ends = "0", f"{'≥ ' * scale.above}{high:.{digits}%}"
+    return Shaded(Table(columns, rows), words, scale, "share of the weight on words", ends)
 
 
 def _bars(look: Look) -> Bars:

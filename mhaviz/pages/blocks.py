@@ -489,12 +489,14 @@ class Shaded(_Illustration):
         table: the same numbers for a medium without shades.
         words: the words, in their order.
         scale: what shades mean.
+        name: name of what they mean, in the key.
         ends: texts of the lowest and the highest shade.
     """
 
     table: Table
     words: tuple[Word, ...]
     scale: Scale
+    name: str
     ends: tuple[str, str]
 
     is_explained = True

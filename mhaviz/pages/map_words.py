@@ -90,11 +90,9 @@ def _spans_text(maps: Sequence[AttentionMap]) -> str:
 def _special_text(maps: Sequence[AttentionMap]) -> str:
     """Return "0.42 of a row goes to special tokens, on average"; "" where special tokens are drawn."""
     shares = [m.to_special for m in maps if m.to_special is not None]
-    return (
-        f"{with_minus(f'{np.concatenate(shares).mean():.2g}')} of a row goes to special tokens, on average"
-        if shares
-        else ""
-    )
+    if not shares:
+        return ""
+    return with_minus(f"{np.concatenate(shares).mean():.2g}") + " of a row goes to special tokens, on average"
 
 
 def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:

@@ -87,8 +87,9 @@ def projections_page(c: ProjectionComparison) -> Page:
         blocks += [of_heads, said]
 
     def reading(drawn: Drawn) -> str:
-        marked = _OUTLINED * bool(outlined and drawn.outlines)
-        return "; ".join(filter(None, [scores_reading(drawn), *dict.fromkeys(drawn.pooled), marked]))
+        return "; ".join(
+            filter(None, [scores_reading(drawn), *dict.fromkeys(drawn.pooled), _OUTLINED * drawn.outlines])
+        )
 
     return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
 

@@ -21,7 +21,6 @@ from mhaviz.pages.blocks import (
     Series,
     Table,
     Title,
-    matrices,
 )
 from mhaviz.pages.map_words import scores_reading
 from mhaviz.pages.panels import SCORE, WEIGHT, Outline, Panel, Scale, blanked
@@ -151,10 +150,9 @@ def _numbers(sweep: ScalingSweep) -> Table:
 def scaling_page(c: ScalingComparison) -> Page:
     """Return the page of each head's scores and weights, unscaled and scaled, with their numbers."""
     blocks = scaling_blocks(c, study_title(c))
-    are_outlined = any(panel.outlined for block in matrices(blocks) for panel in block.panels)
 
     def reading(drawn: Drawn) -> str:
-        marked = "outlined: saturated rows" * (are_outlined and drawn.outlines)
+        marked = "outlined: saturated rows" * drawn.outlines
         return "; ".join(filter(None, [scores_reading(drawn), marked, scale_remark(c)]))
 
     return Page(scaling_lesson(c), blocks, c.source.footnote, reading)

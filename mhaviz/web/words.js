@@ -264,7 +264,7 @@ function isRightToLeft(texts) {
   );
 }
 
-/** A weight as in the cell of a map, in one digit where that would be 0: 0.42, 0.003, -0.10. */
+/** A weight as in the cell of a map, in one digit where that would be 0: 0.42, 0.003, −0.10. */
 function amountText(value) {
   const text = fixed(value, 2);
   return Number(text) === 0 ? short(value, 1) : text;

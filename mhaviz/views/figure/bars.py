@@ -73,10 +73,10 @@ class BarsPart(Part):
         end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
         of_rest = self._shade("rest")
         self._box(sheet, x, y, end - x, of_rest)
-        writes, covered = list[tuple[float, str, float, str]](), x
+        writes, covered = list[tuple[float, str, float, str]](), x  # from where, what, in which size and colour
         for place, one in enumerate(words):
             forms = self._forms(one)[bar.is_mean :]  # the text has the mean's numbers, of its weight on words
-            text, size = self._fitting(forms, one.share * across - 2 * _INSET) if one.name else ("", SMALL)
+            text = self._fitting(forms, one.share * across - 2 * _INSET, BODY) if one.name else ""
             if not text and place:
                 break
             fill = self._fill(one)
@@ -84,7 +84,7 @@ class BarsPart(Part):
             if not text:  # the first, whose name is beside it, or shortened where there is more room
                 inside, x = x, x + one.share * across
                 free = limit - x - 2 * _INSET
-                text = next((form for form in forms if self._width(form, SMALL) <= free), "")
+                text = self._fitting(forms, free, SMALL)
                 if is_inside := not text and x - inside > limit - x:
                     free = x - inside - 2 * _INSET
                 text = text or fit_text(self._name(one), free / DRAWN_WIDER, SMALL, self.fonts.families)
@@ -93,7 +93,7 @@ class BarsPart(Part):
                 writes.append((left, text, SMALL, INK if needs_dark_text(ground) else "white"))
                 covered = max(x, left + self._width(text, SMALL) + _INSET)
                 break
-            writes.append((x + _INSET, text, size, INK if needs_dark_text(fill) else "white"))
+            writes.append((x + _INSET, text, BODY, INK if needs_dark_text(fill) else "white"))
             x += one.share * across
             covered = x
         for left, text, size, colour in writes:
@@ -106,8 +106,7 @@ class BarsPart(Part):
             if one.kind == "aside" and one.share > 0:
                 self._box(sheet, limit, y, one.share * across, palette(SINK)[round(_GREY * 255)])
                 room = one.share * across - 2 * _INSET
-                forms = (self._text(one), f"{one.share:.2f}")
-                text = next((form for form in forms if self._width(form, SMALL) <= room), "")
+                text = self._fitting((self._text(one), f"{one.share:.2f}"), room, SMALL)
                 middle = limit + one.share * across / 2, y + _HEIGHT / 2
                 sheet.write(*middle, text, SMALL, align="center", vertical="center_baseline")
 
@@ -137,9 +136,6 @@ class BarsPart(Part):
     def _width(self, text: str, size: float) -> float:
         return self.fonts.width(text, size) * DRAWN_WIDER
 
-    def _fitting(self, forms: Sequence[str], room: float) -> tuple[str, float]:
+    def _fitting(self, forms: Sequence[str], room: float, size: float) -> str:
         """Return the first form of a name that has room; "" if none has."""
-        for text in forms:
-            if self._width(text, BODY) <= room:
-                return text, BODY
-        return "", BODY
+        return next((form for form in forms if self._width(form, size) <= room), "")

@@ -475,10 +475,10 @@ def _write_over(sheet: Sheet, x: float, y: float, text: str, colour: str, rotati
 
 
 def _legend_names(plots: Sequence[Plot]) -> list[str]:
-    ordered = []
+    ordered = list[str]()
     for plot in plots:
         ends = {series.name: there[-1][1] for series in plot.series if (there := _points(series, plot.y))}
-        ordered += sorted(filter(None, ends), key=lambda name, ends=ends: -ends[name])  # type: ignore[misc]
+        ordered += sorted(filter(None, ends), key=ends.__getitem__, reverse=True)
     return list(dict.fromkeys(ordered))
 
 

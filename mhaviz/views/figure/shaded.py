@@ -19,7 +19,6 @@ _CAPITAL = 0.73 * BODY / POINTS  # inches: height of a capital, so that words sh
 _AROUND = 0.015  # inches of a shade beside its word
 _KEY, _BAR, _BAR_HEIGHT = 0.25, 0.75, 0.08  # inches: line of the key, and its bar
 _GAP = 0.06  # inches between words of the key
-_NAME = "share of the weight on words"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class ShadedPart(Part):
         self._draw_key(sheet, x, y + _KEY / 2)
 
     def _draw_key(self, sheet: Sheet, x: float, middle: float) -> None:
-        for text in (_NAME, self.block.ends[0]):
+        for text in (self.block.name, self.block.ends[0]):
             sheet.write(x, middle, text, SMALL, colour=QUIET, vertical="center_baseline")
             x += self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP
         gradient = np.linspace(0, self.block.scale.high, 256, dtype=np.float32)[None]
