@@ -7,7 +7,21 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Stacks, Text, Title
+from mhaviz.pages.blocks import (
+    Block,
+    Column,
+    Curves,
+    Drawn,
+    Matrices,
+    Page,
+    Plot,
+    PlotAxis,
+    Series,
+    Stacks,
+    Table,
+    Text,
+    Title,
+)
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.numbers import fixed
@@ -19,6 +33,8 @@ from mhaviz.results.embeddings import EmbeddedText, InputPart, PositionTable, Wi
 _NEAR = 3.0  # largest ratio of two scales that are made one
 _QUOTED = 24  # characters of a token
 _MOST_FEATURES = 64  # features drawn, from the first: a column for each, so that no sine and cosine share one
+
+_MOST_DISTANCES = 16  # rows of the cosines by distance
 
 _CONSTANT = ("T", "U")  # symbols of parts that may be the same for every token
 
@@ -72,10 +88,19 @@ def position_table_page(table: PositionTable) -> Page:
         Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1, ("position", "feature")),
         Stacks(
             (Matrices("", (cosines,), positions, positions, 1, ("position", "position")),),
-            (Text(tuple(_turning_sentences(d_model))),),
+            (_by_distance(table), Text(tuple(_turning_sentences(d_model)))),
         ),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
+
+
+def _by_distance(table: PositionTable) -> Curves:
+    """Return the plot of the cosine of position 0 and each other; where d_model is even, of any two so far apart."""
+    distances, cosines = range(len(table.cosines)), tuple(map(float, table.cosines[0]))
+    title = "cosine of positions 0 and p"
+    plot = Plot(title, (Series("", tuple(map(float, distances)), cosines, 2),), PlotAxis("p"), PlotAxis())
+    columns = Column("p", "{:,}".format, is_key=True), Column(title, "{:.2f}".format)
+    return Curves((plot,), Table(columns, tuple(zip(distances, cosines, strict=True)), most=_MOST_DISTANCES))
 
 
 def _turning_sentences(d_model: int) -> Iterator[str]:

@@ -110,7 +110,9 @@ def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
 
 def test_the_table_of_positions():
     page = position_table_page(mhaviz.sinusoids(10, 6))
-    features, cosines, words = leaves(page.blocks)
+    features, cosines, by_distance, words = leaves(page.blocks)
+    (curve,) = by_distance.plots[0].series
+    np.testing.assert_allclose(curve.ys, [np.cos(p / 10000 ** (np.arange(3) / 3)).mean() for p in curve.xs], atol=1e-6)
     assert features.panels[0].title.endswith("(10, 6)")
     np.testing.assert_array_equal(cosines.panels[0].values, mhaviz.sinusoids(10, 6).cosines)
     assert "the last once in 2,916" in words.lines[0]  # 2π · 10000^(4/6)
