@@ -16,13 +16,10 @@ from torch import Tensor
 
 from mhaviz.analyses.benchmark import Bench, OnProgress, Work, check_lengths, measure
 from mhaviz.layer.attention import MultiHeadAttention, weigh
-from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, Part, TimeOrder, Verdict
+from mhaviz.results.complexity import SHARE, Complexity, CostTerm, LongestInput, Part, TimeOrder, Verdict
 from mhaviz.results.timing import Timing
 
 FLOAT32 = 4  # bytes
-
-_SHARE = 0.9
-"""Share of the samples of passes that make a verdict, and whose crossovers a range holds."""
 
 _OF_SAMPLES: tuple[Verdict, ...] = ("less", "more", "crosses", "mixed")
 """What a sample of passes may say."""
@@ -113,9 +110,9 @@ def time_order(lengths: Sequence[int], projections: Sequence[Timing], attention:
     """Return which part takes more time, at the lengths that no pass has skipped.
 
     Passes are resampled with replacement (Efron 1979, Annals of Statistics 7), and each sample compares median times.
-    The verdict is what at least ``_SHARE`` of all samples say. Where it is that times cross, each sample that says so
+    The verdict is what at least ``SHARE`` of all samples say. Where it is that times cross, each sample that says so
     gives the first and the last length at which straight lines on logarithmic axes meet, and the crossover holds the
-    middle ``_SHARE`` of these lengths.
+    middle ``SHARE`` of these lengths.
     """
     n_passes = max(len(timing.passes) for timing in (*projections, *attention))
     measured = zip(lengths, projections, attention, strict=True)
@@ -131,11 +128,11 @@ def time_order(lengths: Sequence[int], projections: Sequence[Timing], attention:
     crosses = ~is_more[:, 0] & is_more[:, -1]
     said = np.select([~is_more.any(axis=1), is_more.all(axis=1), crosses], [0, 1, 2], 3)
     counts = np.bincount(said, orders)
-    verdict = _OF_SAMPLES[counts.argmax()] if counts.max() >= _SHARE * counts.sum() else "unclear"
+    verdict = _OF_SAMPLES[counts.argmax()] if counts.max() >= SHARE * counts.sum() else "unclear"
     if verdict != "crosses":
         return TimeOrder(verdict, compared)
     ends = np.repeat(_crossings(np.log(compared), beyond[crosses]), orders[crosses], axis=0)
-    tail = (1 - _SHARE) / 2
+    tail = (1 - SHARE) / 2
     low, high = np.exp([np.quantile(ends[:, 0], tail), np.quantile(ends[:, 1], 1 - tail)])
     return TimeOrder(verdict, compared, (float(low), float(high)))
 

@@ -5,23 +5,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import NOTHING, Block, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import NOTHING, Block, Column, Curves, Page, Plot, PlotAxis, Series, Stacks, Table, Text
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import BAND, SPREAD, skipped_text, time_text
-from mhaviz.results.complexity import Complexity, TimeOrder
+from mhaviz.results.complexity import SHARE, Complexity, TimeOrder
 from mhaviz.units import readable_bytes, readable_count, readable_seconds
 
 _PARTS = ("projections", "attention", "whole layer")
 _ATTENTION, _FEATURES, _PROJECTIONS, _WHOLE, _WEIGHTS = range(5)  # numbers of colours and markers
 _MEANING = "attention: scores, softmax and mix"
 _RINGS = "ring: where two curves cross"
+_MEETING = f"upright band: from where on attention takes more time, in {SHARE:.0%} of the samples of passes"
 _TOKENS = PlotAxis("N, tokens", log=2)
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
 
 @shown(Complexity)
 def complexity_page(c: Complexity) -> Page:
-    """Return the page: the formulas; operations, times and bytes against the length; and what follows from them."""
+    """Return the page: operations, times and bytes against the length; their formulas, and what follows from them."""
     timings = dict(zip(_PARTS, (c.projections, c.attention, c.whole), strict=True))
     skipped = [text for name in _PARTS if (text := skipped_text(name, c.lengths, timings[name]))]
     rate = _best_rate(c)
@@ -31,11 +32,9 @@ def complexity_page(c: Complexity) -> Page:
         *([f"the whole layer does up to {readable_count(rate)}FLOP/s"] if rate else []),
     ]
     blocks: tuple[Block, ...] = (
-        _terms(c),
         Curves((_operations(c), _times(c), _sizes(c)), _numbers(c, "\n".join(notes))),
         *([Text(tuple(skipped))] if skipped else []),
-        Text(_crossings(c)),
-        Text(_longest(c)),
+        Stacks((_terms(c),), (Text(_crossings(c)), Text(_longest(c)))),
     )
     return Page(_lesson(c), blocks, c.source.footnote)
 
@@ -120,7 +119,7 @@ def _times(c: Complexity) -> Plot:
     spans = () if meeting is None else ((*meeting, f"N = {_range_text(*meeting)}"),)
     y = PlotAxis(log=10, unit=readable_seconds)
     predictions = f"predicted: the operations of the curve of the same colour at {readable_count(rate)}FLOP/s"
-    notes = (_MEANING, predictions, BAND) if rate else ()
+    notes = (_MEANING, predictions, BAND, *[_MEETING] * bool(spans)) if rate else ()
     return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans, notes=notes)
 
 

@@ -1,11 +1,11 @@
 """Page of implementations of attention: time, memory and exactness of each against the length of the input."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table
 from mhaviz.pages.registry import shown
 from mhaviz.pages.timings import BAND, SPREAD, skipped_from_text, skipped_text, time_text
-from mhaviz.results.implementations import Implementation, ImplementationComparison
+from mhaviz.results.implementations import ImplementationComparison
 from mhaviz.results.timing import Timing
 from mhaviz.units import readable_bytes, readable_factor, readable_seconds, with_minus
 
@@ -21,9 +21,7 @@ def implementations_page(c: ImplementationComparison) -> Page:
         _plot(c, "time of one run", lambda _, t: (t.seconds, t.quartiles), PlotAxis(log=10, unit=readable_seconds)),
         _plot(c, "peak memory", lambda _, t: (t.peak_bytes, None), PlotAxis(log=2, unit=readable_bytes)),
     )
-    remarks = tuple(f"{one.name}: {_remark(c, i)}" for i, one in enumerate(c.implementations))
-    blocks = Curves(plots, _numbers(c)), Text(remarks), Text(_meanings(c), "quiet")
-    return Page(_lesson(c), blocks, c.source.footnote)
+    return Page(_lesson(c), (Curves(plots, _numbers(c)), _summary(c)), c.source.footnote)
 
 
 def _lesson(c: ImplementationComparison) -> str:
@@ -103,7 +101,7 @@ def _numbers(c: ImplementationComparison) -> Table:
         Column("time", time_text),
         Column("speed-up", readable_factor),
         Column("memory", readable_bytes),
-        Column("difference", _difference_text),
+        Column("error", _error_text),
     )
     rows = tuple(
         (length, one.name, one.timings[n], one.speedups[n], one.timings[n].peak_bytes, one.differences[n])
@@ -114,35 +112,43 @@ def _numbers(c: ImplementationComparison) -> Table:
     return Table(columns, rows, notes="\n".join(filter(None, [*skipped, f"time: {SPREAD}"])))
 
 
-def _code(one: Implementation) -> str:
-    return one.code if one.gives_weights else f"{one.code}, gives no weights"
+def _error_text(error: float) -> str:
+    return with_minus(f"{error:.1e}")
 
 
-def _difference_text(difference: float) -> str:
-    return with_minus(f"{difference:.1e}")
+def _summary(c: ImplementationComparison) -> Table:
+    """Return the table of the code of each implementation, its largest error, and its speed-up at the longest
+    input that the first could do."""
+    last = max((n for n, speedup in enumerate(c.implementations[0].speedups) if speedup is not None), default=None)
+    columns = (
+        Column("implementation", align="left", is_key=True),
+        Column("computed by", align="left"),
+        Column("error", _error_text),
+        Column("speed-up", readable_factor),
+    )
+    rows = [
+        (
+            one.name,
+            one.code,
+            max((difference for difference in one.differences if difference is not None), default=None),
+            None if last is None else one.speedups[last],
+        )
+        for one in c.implementations
+    ]
+    return Table(columns, tuple(rows), notes="\n".join(_meanings(c, last)))
 
 
-def _remark(c: ImplementationComparison, i: int) -> str:
-    """Return the code of the i-th implementation and its results in one line."""
-    one = c.implementations[i]
-    parts = [_code(one)]
-    differences = [difference for difference in one.differences if difference is not None]
-    if differences:
-        parts.append(f"difference up to {_difference_text(max(differences))}")
-    speedups = [(N, speedup) for N, speedup in zip(c.lengths, one.speedups, strict=True) if speedup is not None]
-    if i and speedups:
-        length, speedup = speedups[-1]
-        parts.append(f"speed-up {readable_factor(speedup)} at N = {length:,}")
-    return "; ".join(filter(None, [*parts, skipped_from_text(c.lengths, one.timings)]))
-
-
-def _meanings(c: ImplementationComparison) -> tuple[str, ...]:
-    """Return what the numbers of the comparison mean."""
+def _meanings(c: ImplementationComparison, compared: int | None) -> Iterator[str]:
+    """Yield what was left out, and what the numbers of the comparison mean; ``compared``: the index of the length of
+    the speed-ups."""
+    for one in c.implementations:
+        remarks = "gives no weights" * (not one.gives_weights), skipped_from_text(c.lengths, one.timings)
+        if remark := "; ".join(filter(None, remarks)):
+            yield f"{one.name}: {remark}"
     measured = [timing for one in c.implementations for timing in one.timings if not timing.skipped]
     is_known = all(timing.peak_bytes is not None for timing in measured)
     unknown = "" if is_known else "; unknown where it cannot be measured, as in a run of very many allocations"
-    return (
-        f"difference: the largest deviation of the output from {c.reference}",
-        f"N: tokens; speed-up: against the {c.implementations[0].name}",
-        f"memory: the peak above the weights and the input{unknown}",
-    )
+    yield f"error: the largest deviation of the output from {c.reference}, at any N"
+    if compared is not None:
+        yield f"speed-up: against the {c.implementations[0].name}, at N = {c.lengths[compared]:,}"
+    yield f"memory: the peak above the weights and the input{unknown}"

@@ -6,6 +6,9 @@ from typing import Any, Literal
 from mhaviz.results.result import Result, Source
 from mhaviz.results.timing import Timing
 
+SHARE = 0.9
+"""Share of the samples of passes that make a verdict, and whose crossovers a range holds."""
+
 Part = Literal["projections", "attention"]
 """Part of a layer's cost: "projections" grow as N·d_model², "attention" (scores, softmax, A V) as N²·d_model."""
 

@@ -110,8 +110,15 @@ class CurvesPart(Part):
         return self.across
 
     def _notes(self, room: float) -> list[str]:
-        notes = dict.fromkeys(note for plot in self.curves.plots for note in plot.notes)
-        return [line for note in notes for line in wrap(note, room / DRAWN_WIDER, SMALL)]
+        """Return the lines of the notes: whole notes side by side where they have room, else wrapped."""
+        lines = list[str]()
+        for note in dict.fromkeys(note for plot in self.curves.plots for note in plot.notes):
+            both = f"{lines[-1]}; {note}" if lines else note
+            if lines and text_width(both, SMALL) * DRAWN_WIDER <= room:
+                lines[-1] = both
+            else:
+                lines += wrap(note, room / DRAWN_WIDER, SMALL)
+        return lines
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
