@@ -123,8 +123,8 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
         ]
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
-    have_pieces = any(n > 1 for side in (text.queries, text.keys) for n in side.counts or ())
-    seen = _SEEN + "; (2): a word of 2 tokens" * have_pieces
+    pieces = sorted({n for side in (text.queries, text.keys) for n in side.counts or () if n > 1})
+    seen = "; ".join([_SEEN, *(f"({n}): a word of {n} tokens" for n in pieces[:1])])
     return [Links(_table(text), text, tuple(panels), _ASIDE, seen, _carried), *left_out]
 
 
