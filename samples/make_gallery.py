@@ -29,7 +29,14 @@ def pictures() -> dict[str, str]:
     """The command of each picture and page of the gallery."""
     lines = [line for block in blocks() for line in block if not line.startswith("python3 -m venv")]
     saved = [(name, line) for line in lines for name in re.findall(r"(?:-o |--animate |\.save\(')([^\s']+)", line)]
-    return {name: line for name, line in reversed(saved) if (GALLERY / name).exists()}
+    first = {name: line for name, line in reversed(saved) if (GALLERY / name).exists()}
+    return {part.name: line for name, line in first.items() for part in (GALLERY / name, *parts(name))}
+
+
+def parts(name: str) -> list[Path]:
+    """The files of a picture of the gallery that its room divides, but for the first."""
+    stem, suffix = name.rsplit(".", 1)
+    return sorted(GALLERY.glob(f"{stem}-[0-9].{suffix}"))
 
 
 def needed(command: str) -> Iterator[str]:
@@ -47,7 +54,7 @@ def take_screen(picture: Path, page: Path, shown: str) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
         tab.goto(f"file://{page.resolve()}{shown}")
         tab.evaluate("async () => { await window.mhaviz.ready; }")
         tab.wait_for_timeout(1000)

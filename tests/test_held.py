@@ -133,7 +133,7 @@ def find_commands():
         case.vectors += [name for name in pictures if not name.endswith((".png", ".html"))]
         vars(case).update(more)
 
-    gallery = {command: name for name, command in pictures().items() if name.endswith(".png")}
+    gallery = {command: name for name, command in reversed(pictures().items()) if name.endswith(".png")}
     for line in (line for block in blocks() for line in block):
         if (
             line.startswith("mhaviz ")

@@ -82,7 +82,7 @@ def projections_page(c: ProjectionComparison) -> Page:
     blocks.append(Text((_split_text(c),), "heading"))
     if len(c.heads) > 1:
         pairs_of_heads = Matrices("", (divergence,), heads, heads, 1, names=("head", "head"))
-        blocks.append(Stacks((pairs_of_heads,), (said, of_heads)))
+        blocks.append(Stacks((pairs_of_heads, said), (of_heads,)))
     else:
         blocks += [of_heads, said]
 

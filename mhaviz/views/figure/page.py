@@ -5,6 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.limits import LEAST_DPI
 from mhaviz.pages.blocks import (
@@ -49,7 +52,8 @@ _WIDEST_FOOT = 4.0  # most inches that a sheet is widened to for its foot
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
-_OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0  # font sizes in points, the largest that has room
+_OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0  # font sizes in points, the largest that has room
+_OF_MORE_SLIDES, _MOST_SLIDES = (10.0, 9.0), 2  # sizes of letters that are worth more slides; times the usual number
 _SQUEEZED = 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
 _TIGHTEST = 0.5  # share where none has room: with it, some cells are narrower, and their labels may need more room
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
@@ -90,11 +94,16 @@ class _Laid:
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
-    def shows(self) -> tuple[object, ...]:
-        """What has room: labels, numbers and cells of all pictures, and rows of grids side by side, not squeezed."""
-        layouts = [layout for part, *_ in self.plan.places for one in part.pictures for layout in one.layouts]
-        shown = ((len(one.queries.marks), len(one.keys.marks), one.value_size is None, one.cells) for one in layouts)
-        return self.are_abreast, self.style.squeeze, self.plan.notices, *shown
+    def lacks(self) -> NDArray[np.int64]:
+        """Numbers that grow with what has no room: broken rows of grids, left out parts, pictures, which are divided,
+        tiles without all labels, tiles without numbers, minus tiles, and minus cells."""
+        lacks = np.array([not self.are_abreast, len(self.plan.notices), 0, 0, 0, 0, 0])
+        for one in _pictures(part for part, *_ in self.plan.places):
+            n_tiles, sides = len(one.panels), ((one.rows, one.layout.queries), (one.columns, one.layout.keys))
+            is_labelled = not any(lacks_labels(axis, side) for axis, side in sides)
+            cells = math.prod(one.layout.cells)
+            lacks += 0, 0, 1, n_tiles * (not is_labelled), n_tiles * (one.layout.value_size is None), -n_tiles, -cells
+        return lacks
 
     @property
     def are_abreast(self) -> bool:
@@ -126,28 +135,45 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
             return None
 
     scales = resolve(page, {}, style)
+    sheets = _sheets(page, style, scales)
     if style.room == "slide" and style.font_size is None:
-        style = _legible_from_afar(page, style, scales)
-    sheets = pages_in_room(page, laid_out)
+        style, sheets = _legible_from_afar(page, style, scales, sheets)
     cells = {key: shape for sheet in sheets for key, shape in _lay_out(sheet, style, scales).cells.items()}
     scales = resolve_sheets(page, sheets, cells, style)
     return [draw_page(sheet, style, formats, scales) for sheet in sheets]
 
 
-def _legible_from_afar(page: Page, style: Style, scales: Scales) -> Style:
-    """Return the style of a slide with the largest letters with which it has all that it has with the usual ones.
+def _sheets(page: Page, style: Style, scales: Scales) -> list[Page]:
+    """Return the page as sheets of the style's room."""
 
-    Where all has no room on one slide, the letters are the usual ones.
-    """
-    try:
-        usual = _lay_out(page, style, scales)
-        for size in _OF_SLIDES if usual.fits else ():
-            larger = replace(style, font_size=size)
-            if (laid := _lay_out(page, larger, scales)).fits and laid.shows == usual.shows:
-                return larger
-    except _TooWideError:
-        pass
-    return style
+    def laid_out(part: Page) -> _Laid | None:
+        try:
+            return _lay_out(part, style, scales)
+        except _TooWideError:
+            return None
+
+    return pages_in_room(page, laid_out)
+
+
+def _legible_from_afar(page: Page, style: Style, scales: Scales, usual: list[Page]) -> tuple[Style, list[Page]]:
+    """Return the style of slides with the largest letters with which they show all that they show with the usual ones,
+    and the slides: the usual ones, or, for letters that are just read from afar, up to twice as many."""
+
+    def lacks(laid: Iterable[_Laid]) -> NDArray[np.int64]:
+        return np.asarray(np.stack([one.lacks for one in laid]).sum(axis=0), np.int64)
+
+    most = lacks(_lay_out(sheet, style, scales) for sheet in usual)
+    for size in (*_OF_SLIDES, *_OF_MORE_SLIDES):
+        larger = replace(style, font_size=size)
+        try:
+            sheets = _sheets(page, larger, scales) if size in _OF_MORE_SLIDES else usual
+            laid = [_lay_out(sheet, larger, scales) for sheet in sheets]
+        except ArgumentError:
+            continue
+        has_room = len(sheets) <= _MOST_SLIDES * len(usual) and all(one.fits for one in laid)
+        if has_room and (lacks(laid) <= most).all():
+            return larger, sheets
+    return style, usual
 
 
 def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
@@ -186,15 +212,16 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
                 low, layout, plan = (low + high) / 2, larger, trial
             else:
                 high = (low + high) / 2
-    if most and style.room is not None and plan.height > most:
+    limit = most if style.room is not None else None if most or across else _PAPER[1] / zoom
+    if limit and plan.height > limit:
 
         def with_room(shares: Iterable[float]) -> list[tuple[LayoutStyle, _Plan]]:
             """Return the layouts with these shares, up to the first that has no room."""
             layouts = (replace(layout, squeeze=share) for share in shares)
             trials = ((squeezed, _plan(page, scales, fonts, squeezed)) for squeezed in layouts)
-            return [*takewhile(lambda trial: trial[1].height <= most, trials)]
+            return [*takewhile(lambda trial: trial[1].height <= limit, trials)]
 
-        if squeezed := with_room(_SQUEEZED) or with_room([_TIGHTEST]):
+        if squeezed := with_room(_SQUEEZED) or with_room([_TIGHTEST] * (style.room is not None)):
             layout, plan = squeezed[-1]
     return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 

@@ -205,19 +205,44 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strength
     return _with_pictures([*pages, replace(page, blocks=tuple(current))] if current else pages, fits)
 
 
-def _with_pictures(pages: list[Page], fits: Callable[[Page], bool]) -> list[Page]:
-    """Return pages whose last has a picture beside its words: if it had none, the last piece of what is before them."""
-    if len(pages) < 2 or not all(block.is_text for block in pages[-1].blocks):
-        return pages
-    *before, there, last = pages
-    number = max((i for i, block in enumerate(there.blocks) if block.n_pieces > 1), default=None)
-    if number is None:
-        return pages
-    block, after = there.blocks[number], there.blocks[number + 1 :]
-    end = block.n_pieces - 1
-    kept = replace(there, blocks=(*there.blocks[:number], block.pieces(0, end)))
-    moved = replace(last, blocks=(block.pieces(end, end + 1), *after, *last.blocks))
-    return [*before, kept, moved] if fits(kept) and fits(moved) else pages
+def _with_pictures(pages: Sequence[Page], fits: Callable[[Page], bool]) -> list[Page]:
+    """Return pages that each have a picture beside their words: those with words alone have the last picture of the
+    page before them, or a piece of it where it is the only one."""
+    arranged = list(pages[:1])
+    for page in pages[1:]:
+        moved = [] if _has_picture(page) else _with_last_picture(arranged[-1], page)
+        if moved and all(map(fits, moved)):
+            arranged[-1:] = moved
+        else:
+            arranged.append(page)
+    return arranged
+
+
+def _has_picture(page: Page) -> bool:
+    """Return whether a page has a picture, or is a table without words, which needs none."""
+    return any(map(_is_picture, page.blocks)) or not any(block.is_text for block in leaves(page.blocks))
+
+
+def _is_picture(block: Block) -> bool:
+    return any(not (one.is_text or isinstance(one, Table)) for one in leaves([block]))
+
+
+def _with_last_picture(before: Page, words: Page) -> list[Page]:
+    """Return two pages with the last picture of the first, and what follows it, on the second; empty: it has none to
+    spare."""
+    blocks = before.blocks
+    pictures = [i for i, block in enumerate(blocks) if _is_picture(block)]
+    divided = max((i for i in pictures if blocks[i].n_pieces > 1), default=None)
+    if len(pictures) > 1:
+        begin = pictures[-1] - _n_headings(blocks[: pictures[-1]])
+        stays, goes = blocks[:begin], blocks[begin:]
+    elif divided is not None:
+        end = blocks[divided].n_pieces - 1
+        stays = *blocks[:divided], blocks[divided].pieces(0, end)
+        goes = blocks[divided].pieces(end, end + 1), *blocks[divided + 1 :]
+    else:
+        return []
+    return [replace(before, blocks=stays), replace(words, blocks=(*goes, *words.blocks))]
 
 
 def _n_headings(blocks: Sequence[Block]) -> int:

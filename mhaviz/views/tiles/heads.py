@@ -49,6 +49,8 @@ def heads_layout(block: Matrices, room: Room) -> Layout:
         if style.heads_height is not None:
             height = style.heads_height / room.stacked
             space = replace(space, height=height, fills=True, larger=math.inf if style.room else _MOST_LARGER)
+        elif style.is_least and n_heads == 1:  # the page is as wide as it is for the words beside the map
+            space = replace(space, height=_PAGE[1] / room.stacked)
     elif m.is_whole and longest <= LABELS_UP_TO:  # on one page, as far as labels stay legible
         least = min(_LEAST_CELL * longest, MOST_WIDTH / (columns or math.sqrt(PAGE_SHAPE * n_heads)))
         space = replace(space, width=_PAGE[0], height=_PAGE[1] / room.stacked, least_tile=least)

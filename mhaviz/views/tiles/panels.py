@@ -43,7 +43,7 @@ def panels_layout(block: Matrices, room: Room) -> Layout:
     if style.width is None:
         most_wide = min(max(width / across - GAP, least, titles), _WIDEST.get(across, _NARROWEST))
     else:
-        wanted = 0 if all(panel.numbers == "none" for panel in panels) else len(block.columns) * LEAST_PITCH
+        wanted = 0.0 if block.columns.are_positions else len(block.columns) * LEAST_PITCH  # a label for each
         least = THUMB if is_whole_page else max(min(least, wanted), min(titles, _LEAST_WIDE), THUMB)
         across = max((n for n in range(1, across + 1) if width / n - GAP >= least), default=1)
         across = balanced(across, block.most_across)

@@ -56,7 +56,7 @@ def drawn(name, room):
         *((name, room, 1) for name in ("1", "12") for room in SIZES),
         ("72", "slide", 1), ("72", "column", 1), ("long", "slide", 1), ("long", "column", 1),
         ("sentences", "column", 2),
-        *(("trace", room, 1) for room in SIZES), ("matrices", "page", 3),
+        ("trace", "slide", 2), ("trace", "page", 1), ("trace", "column", 1), ("matrices", "page", 3),
         ("explanation", "column", 2), ("projections", "column", 3),
     ],
 )  # fmt: skip
@@ -130,21 +130,22 @@ def test_no_sheet_has_only_words(name, room):
 
 
 def test_a_table_without_room_below_a_picture_stands_beside_it():
-    (sheet,) = figures_of(record("scaling"), Style(room="slide", dpi=50))
+    (sheet,) = figures_of(record("scaling"), Style(room="slide", dpi=50, font_size=8))
     right = max(image.get_extent()[1] for image in sheet.page.images)
     cells = [
         text.get_position()[0] for text in sheet.page.texts if text.get_text() in ("unscaled", "range of the scores")
     ]
     assert len(cells) == 2
     assert min(cells) > right
-    (untitled,) = figures_of(record("scaling"), Style(room="slide", dpi=50, title=""))
+    (untitled,) = figures_of(record("scaling"), Style(room="slide", dpi=50, font_size=8, title=""))
     assert set(texts(sheet)) - set(texts(untitled)) == {sheet.heading, "self-attention, random weights: a b c d e f"}
 
 
 def test_what_a_room_has_no_room_for_is_squeezed_before_it_is_divided():
     """Rows and gaps are lower than usual, and no number is left out for it."""
     explanation = explain(*encoded(RandomLayer(512, 8), ["i am going to deposit my money at the bank"]), 4, 2)
-    (sheet,), usual = figures_of(explanation, Style(room="slide", dpi=100)), figure_of(explanation, Style(dpi=100))
+    (sheet,) = figures_of(explanation, Style(room="slide", dpi=100, font_size=8))
+    usual = figure_of(explanation, Style(dpi=100))
     extents = [images(one, "q ∘ k")[0].get_extent() for one in (sheet, usual)]
     heights = [bottom - top for _, _, bottom, top in extents]
     assert 0.6 * heights[1] < heights[0] < 0.95 * heights[1]
@@ -325,9 +326,24 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
     inside(sheet)
 
 
-def test_what_has_no_room_on_a_slide_has_the_usual_letters():
-    for sheet in figures_of(record("matrices"), Style(room="slide", dpi=50)):
-        assert sheet.zoom == 1
+@pytest.mark.parametrize(("name", "zoom"), [("trace", 1.25), ("projections", 1.125)])
+def test_slides_are_at_most_twice_as_many_for_letters_that_are_read_from_afar(name, zoom):
+    """They lose no number of a cell, and no label."""
+    slides, usual = (figures_of(record(name), Style(room="slide", dpi=50, font_size=size)) for size in (None, 8))
+    assert [sheet.zoom for sheet in slides] == [zoom] * len(slides)
+    assert len(usual) < len(slides) <= 2 * len(usual)
+    assert sorted(filter(is_number, all_texts(slides))) == sorted(filter(is_number, all_texts(usual)))
+    assert "left out" not in " ".join(all_texts(slides))
+
+
+def test_what_larger_letters_would_leave_out_has_the_usual_ones():
+    (slide,), (larger,) = (figures_of(record("72"), Style(room="slide", dpi=50, font_size=size)) for size in (None, 9))
+    assert slide.zoom == 1
+    assert len(images(larger, "L0")) < len(images(slide, "L0"))
+
+
+def all_texts(sheets):
+    return [text for sheet in sheets for text in texts(sheet)]
 
 
 @pytest.mark.parametrize(("looks", "dpi"), [
