@@ -96,7 +96,6 @@ class Look(OfText):
 
     Attributes:
         query: index of the word among those of the queries.
-        position: position of its first token in its text.
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
         heads: all heads whose numbers are finite, those with the largest weight of a target first.
@@ -104,7 +103,6 @@ class Look(OfText):
     """
 
     query: int
-    position: int
     queries: Tokens
     keys: Tokens
     aside: NDArray[np.bool_]
@@ -183,8 +181,9 @@ class Answer(Result):
     left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``. Each text has its ``words`` and their ``shares``, and its heads in their order, of
-        which those ranked come first; ``left_out``: texts that have the word without an answer, if there are some."""
+        """See ``Result.to_dict``. Each text has the words of ``sides_document``, the ``query`` among them, the
+        ``shares`` of the keys, and its heads in their order, of which those ranked come first; ``left_out``: texts that
+        have the word without an answer, if there are some."""
         left_out = [one.to_dict() for one in self.left_out]
         return {"answers": [_document(look) for look in self.looks], **({"left_out": left_out} if left_out else {})}
 
@@ -250,13 +249,25 @@ def _unanswered(text: LeftOut) -> UnansweredError:
     return UnansweredError(f"{parameter('query')}: {where}{text.reason}")
 
 
+def sides_document(queries: Tokens, keys: Tokens) -> dict[str, Any]:
+    """Return the words of both sides for JSON, and the tokens of each, as ``describe`` has them. What is called an
+    index there is the number of a word in these lists."""
+    return {
+        "queries": queries.texts,
+        "keys": keys.texts,
+        "query_token_ranges": queries.ranges,
+        "key_token_ranges": keys.ranges,
+    }
+
+
 def _document(look: Look) -> dict[str, Any]:
     heads = [
         {
             "layer": one.layer,
             "head": one.head,
             "is_ranked": one.is_ranked,
-            "looks_at": one.target,
+            "looks_at": look.keys.texts[one.target],
+            "looks_at_index": one.target,
             "weight": one.weight,
             "same_offset": one.same_offset,
             "same_word": one.same_word,
@@ -267,10 +278,10 @@ def _document(look: Look) -> dict[str, Any]:
     return {
         **look.numbers,
         "kind": look.kind,
-        "word": look.word,
-        "position": look.position,
-        "words": look.keys.texts,
-        "aside": np.flatnonzero(look.aside),
+        "query": look.word,
+        "query_index": look.query,
+        **sides_document(look.queries, look.keys),
+        "aside_indices": np.flatnonzero(look.aside),
         "mean": look.mean,
         "shares": look.shares,
         "heads": heads,
@@ -356,7 +367,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     first = maps[0]
     if few := _too_few(maps, query, sinks):
         return LeftOut(few, **about(first))
-    ((word, position),) = _words_with(query, first).items()
+    (word,) = _words_with(query, first)
     rows, columns, queries, keys, aside = word_sides(first, sinks)
     is_of_one_text = are_one_text(first.kind, queries, keys)
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
@@ -379,7 +390,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     if not heads:
         return LeftOut("expected weights, got NaN in every head", **about(first))
     heads.sort(key=lambda look: -look.weight)
-    return Look(word, position, queries, keys, aside, tuple(heads), **about(first))
+    return Look(word, queries, keys, aside, tuple(heads), **about(first))
 
 
 def about(of: "AttentionMap | OfText") -> dict[str, Any]:

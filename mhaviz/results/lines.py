@@ -19,6 +19,7 @@ from mhaviz.results.answer import (
     are_one_text,
     by_text,
     is_answerable,
+    sides_document,
     word_sides,
 )
 from mhaviz.results.attention import head_name, text_name
@@ -136,8 +137,9 @@ class Lines(Result):
     left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``. ``carried``: share of the weight on words, of the queries with lines, that the lines
-        carry; ``aside``: of each special token and sink, its mean weight from these queries."""
+        """See ``Result.to_dict``. Each text has the words of ``sides_document``; ``query_indices``: queries with lines;
+        ``carried``: share of their weight on words that the lines carry; ``aside``: of each special token and sink, its
+        mean weight from these queries."""
         left_out = {"left_out": [one.to_dict() for one in self.left_out]} if self.left_out else {}
         return {"least_weight": LEAST_WEIGHT, "lines": [_document(text) for text in self.texts], **left_out}
 
@@ -216,17 +218,16 @@ def _document(text: TextLinks) -> dict[str, Any]:
             "layer": one.layer,
             "head": one.head,
             "carried": one.carried,
-            "lines": [{"query": link.query, "key": link.key, "weight": link.weight} for link in one.links],
-            "aside": [{"key": j, "weight": float(one.weights[:, j].mean())} for j in asides],
+            "lines": [{"query_index": link.query, "key_index": link.key, "weight": link.weight} for link in one.links],
+            "aside": [{"key_index": j, "weight": float(one.weights[:, j].mean())} for j in asides],
         }
         for one in text.heads
     ]
     return {
         **text.numbers,
         "kind": text.kind,
-        "queries": text.queries.texts,
-        "keys": text.keys.texts,
-        "shown": text.shown,
+        **sides_document(text.queries, text.keys),
+        "query_indices": text.shown,
         "heads": heads,
         "too_diffuse": [{"layer": one.layer, "head": one.head, "carried": one.carried} for one in text.diffuse],
     }

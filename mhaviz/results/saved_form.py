@@ -65,8 +65,8 @@ class _Description(msgspec.Struct, omit_defaults=True):
     special_keys: tuple[_Position, ...] = ()
     continued_queries: tuple[_Position, ...] = ()
     continued_keys: tuple[_Position, ...] = ()
-    query_spans: tuple[_Ranges, ...] = ()
-    key_spans: tuple[_Ranges, ...] = ()
+    query_token_ranges: tuple[_Ranges, ...] = ()
+    key_token_ranges: tuple[_Ranges, ...] = ()
     query_grid: tuple[_Position, _Position] | None = None
     key_grid: tuple[_Position, _Position] | None = None
     reach: _Position | None = None
@@ -111,8 +111,8 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         special_keys=keys.special,
         continued_queries=queries.continued,
         continued_keys=keys.continued,
-        query_spans=queries.ranges,
-        key_spans=keys.ranges,
+        query_token_ranges=queries.ranges,
+        key_token_ranges=keys.ranges,
         query_grid=queries.grid,
         key_grid=keys.grid,
         reach=m.reach,
@@ -183,13 +183,14 @@ def _edges(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
 
 def _spans(saved: _Description, side: Literal["query", "key"]) -> tuple[Ranges, ...]:
     ranges: tuple[Ranges, ...]
-    ranges, texts = (saved.query_spans, saved.queries) if side == "query" else (saved.key_spans, saved.keys)
+    of_sides = {"query": (saved.query_token_ranges, saved.queries), "key": (saved.key_token_ranges, saved.keys)}
+    ranges, texts = of_sides[side]
     if ranges and len(ranges) != len(texts):
-        raise ValueError(f"{side}_spans: expected {len(texts)}, a span for each text, got {len(ranges)}")
+        raise ValueError(f"{side}_token_ranges: expected {len(texts)}, a span for each text, got {len(ranges)}")
     for of_span in ranges:
         ends = [end for run in of_span for end in run]
         if any(a >= b for a, b in of_span) or sorted(ends) != ends:
-            raise ValueError(f"{side}_spans: expected positions that go up, got {of_span!s:.60}")
+            raise ValueError(f"{side}_token_ranges: expected positions that go up, got {of_span!s:.60}")
     return ranges
 
 

@@ -34,7 +34,7 @@ def test_a_heatmap_by_word(mhaviz, minilm):
     assert "(3): of 3 tokens" in " ".join(shown.out.split())
     (m,) = maps("words.json")
     assert m["keys"] == m["queries"] == WORDS
-    assert m["key_spans"][3] == [[3, 6]]
+    assert m["key_token_ranges"][3] == [[3, 6]]
     assert m["special_keys"] == [0, 8]
     assert "didn't (3)" in Path("words.html").read_text()
     with Path("words.csv").open(newline="") as lines:
@@ -83,7 +83,7 @@ def test_a_recording_by_word(mhaviz, minilm):
     assert mhaviz("heatmap", *minilm, text, "--by", "word", "-q", "-o", "words.json").status == 0
     (found,), (expected,) = maps("recorded.json"), maps("words.json")
     np.testing.assert_allclose(found["weights"], expected["weights"], atol=CLOSE)
-    assert found["key_spans"] == expected["key_spans"]
+    assert found["key_token_ranges"] == expected["key_token_ranges"]
     pooled = mhaviz("record", *chosen, "--size", "4", "program.py")
     assert pooled.status == 2
     assert "--by: layer 5, self: expected a map of all tokens, to sum their weights, got cells of several" in pooled.err

@@ -8,7 +8,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from animal import GROUPS
+from animal import ANIMAL, GROUPS
 from hypothesis import given
 from hypothesis import strategies as st
 from made import made_map
@@ -27,6 +27,7 @@ from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
 
 IT, TIRED = 8, 11
+WORDS = ("[CLS]", "The", *(f" {word}" for word in ANIMAL[:-1].split()[1:]), ".", "[SEP]")
 CLOSE = 1e-5
 
 
@@ -63,6 +64,18 @@ def test_what_it_looks_at(animal):
         "not ranked: L0 H2 “because” 1.00 (previous word, usually 0.93), L1 H8 “was” 0.75 (next word, usually 0.58), "
         "L5 H11 “animal” 0.67 (other words give it 0.34)"
     )
+
+
+def test_json_tells_indices_of_words_from_positions_of_tokens(animal):
+    (document,) = animal.answer("it").to_dict()["answers"]
+    assert document["queries"] == document["keys"] == WORDS
+    assert document["query"] == WORDS[document["query_index"]] == " it"
+    assert [WORDS[j] for j in document["aside_indices"]] == ["[CLS]", "[SEP]"]
+    expected = tuple(((group[0], group[-1] + 1),) for group in GROUPS)
+    assert document["query_token_ranges"] == document["key_token_ranges"] == expected
+    best = document["heads"][0]
+    assert best["looks_at"] == WORDS[best["looks_at_index"]] == " tired"
+    assert best["weights"][best["looks_at_index"]] == best["weight"] == max(best["weights"])
 
 
 @pytest.mark.parametrize("layer", range(6))

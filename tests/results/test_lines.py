@@ -27,7 +27,7 @@ from mhaviz.views.style import ROOMS, Style
 from mhaviz.views.terminal.page import PageView
 from mhaviz.views.tiles.lines import MOST_ROWS, lay_out
 
-IT = 8
+IT, TIRED = 8, 11
 CLOSE = 1e-6
 
 
@@ -69,7 +69,13 @@ def test_every_line_from_all_words_has_the_weight_of_transformers(animal, by_han
         assert list(found.values()) == pytest.approx([expected[pair] for pair in found], abs=CLOSE)
         assert one.carried == pytest.approx(sum(expected.values()) / a[1:13, 1:13].sum(), abs=CLOSE)
     (document,) = animal.select(layer=3, head=1).lines().to_dict()["lines"]
-    assert document["heads"][0]["aside"][0]["weight"] == pytest.approx(by_hand[3, 1, 1:13, 0].mean(), abs=CLOSE)
+    assert document["query_indices"] == text.shown
+    assert document["key_token_ranges"][3] == ((3, 6),), "didn't"
+    (of_head,) = document["heads"]
+    pairs = [(one["query_index"], one["key_index"]) for one in of_head["lines"]]
+    assert pairs == [(link.query, link.key) for link in text.heads[0].links]
+    assert of_head["aside"][0]["key_index"] == 0
+    assert of_head["aside"][0]["weight"] == pytest.approx(by_hand[3, 1, 1:13, 0].mean(), abs=CLOSE)
 
 
 def test_the_lines_of_a_query_are_the_three_strongest_of_its_ranked_heads(animal, by_hand):
@@ -107,7 +113,7 @@ def test_what_is_drawn_and_said(animal, tmp_path):
     assert "lines: weights of at least 0.10, at most 3 of a head" in "\n".join(out)
     lines.save(tmp_path / "a.json", tmp_path / "a.svg", tmp_path / "a.pdf")
     (document,) = json.loads((tmp_path / "a.json").read_text())["lines"]
-    assert document["heads"][0]["lines"] == [{"query": IT, "key": 11, "weight": links[0][1].weight}]
+    assert document["heads"][0]["lines"] == [{"query_index": IT, "key_index": TIRED, "weight": links[0][1].weight}]
 
 
 def test_an_all_words_picture_has_a_panel_and_a_colour_for_each_head(animal):

@@ -120,10 +120,10 @@ def test_files_say_which_tokens_are_a_word(by_token):
     assert restore(saved, m.weights).columns.tokens == tokens
     found = m.by("word")
     described = describe(found)
-    assert described["key_spans"] == tuple(((run[0], run[-1] + 1),) for run in RUNS)
+    assert described["key_token_ranges"] == tuple(((run[0], run[-1] + 1),) for run in RUNS)
     again = restore(described, found.weights)
     assert (again.rows.tokens, again.columns.tokens) == (found.rows.tokens, found.columns.tokens)
-    assert not {"key_spans", "continued_keys"} & set(describe(by_token))
+    assert not {"key_token_ranges", "continued_keys"} & set(describe(by_token))
     before = {name: value for name, value in described.items() if "spans" not in name}
     assert restore(before, found.weights).keys == found.keys  # as an older version reads it
 
@@ -144,8 +144,8 @@ def test_files_say_which_tokens_are_a_word(by_token):
 )
 def test_spans_that_cannot_be(by_token, spans):
     found = by_token.by("word")
-    with pytest.raises(ValueError, match=r"spans|Expected"):
-        restore({**describe(found), "key_spans": spans}, found.weights)
+    with pytest.raises(ValueError, match=r"token_ranges|Expected"):
+        restore({**describe(found), "key_token_ranges": spans}, found.weights)
 
 
 def test_tables_say_how_many_tokens_a_word_has(by_token):
