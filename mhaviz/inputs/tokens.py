@@ -26,6 +26,12 @@ PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
 _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
 """Label of a token that is some of the bytes of a character: "😀 1/3"."""
 
+BLANK = "␣"
+"""What a blank is written as where nobody would see it."""
+
+SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
+"""Digits of the position that a label has where its text occurs more than once."""
+
 _LISTED = 6  # most segments that a line names
 _LONGEST_POSITION, _LEAST_RUN = 12, 3  # most characters of a position; fewest tokens of a part named by positions
 

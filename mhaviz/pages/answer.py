@@ -66,7 +66,7 @@ def _reading(answer: Answer) -> str:
 def title_text(look: Look, is_random: bool = False) -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
     heads, or if none is strong, of heads that are not ranked and why they are not, or that none of these is strong."""
-    return by_chance(f"“{word_names(look.queries)[look.query]}” looks {_where_text(look)}", is_random)
+    return by_chance(f"“{query_names(look)[look.query]}” looks {_where_text(look)}", is_random)
 
 
 def by_chance(said: str, is_random: bool) -> str:
@@ -95,7 +95,7 @@ def _at(look: Look, strong: Sequence[HeadLook]) -> str:
 
 
 def _target(look: Look, one: HeadLook) -> str:
-    return word_names(look.keys)[one.target]
+    return key_names(look)[one.target]
 
 
 def mean_text(look: Look) -> str:
@@ -104,7 +104,7 @@ def mean_text(look: Look) -> str:
     strong = [int(j) for j in order if look.shares[j] >= _LEAST_STATED or j == order[0]]
     words = ", ".join(f"{_quoted(look, j)}{_pieces(look, j)} {look.shares[j]:.0%}" for j in strong)
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
-    taken = ", ".join(f"{in_quotes(word_names(look.keys)[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
+    taken = ", ".join(f"{in_quotes(key_names(look)[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
     heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
     whose = "their" if n_heads > 1 else "its"
@@ -118,11 +118,20 @@ def not_ranked_text(look: Look) -> str:
     return f"not ranked: {', '.join(each)}" if strong else ""
 
 
+def query_names(text: "Look | TextLinks") -> tuple[str, ...]:
+    """Return a name for each word of the queries; see ``key_names``."""
+    return _word_names(text.queries, text.has_spans, _NAME)
+
+
+def key_names(text: "Look | TextLinks", cells: int = _NAME) -> tuple[str, ...]:
+    """Return a name for each word of the keys, escaped and shortened; those of a text that has it more than once have
+    their position, "the #28", as an option takes it."""
+    return _word_names(text.keys, text.has_spans, cells)
+
+
 @lru_cache(maxsize=8)
-def word_names(words: Tokens, cells: int = _NAME) -> tuple[str, ...]:
-    """Return a name for each word, escaped and shortened; those of a text that has it more than once have the position
-    of their first token, "the #28", as an option takes it."""
-    named = zip(words.texts, places(words), strict=True)
+def _word_names(words: Tokens, have_spans: bool, cells: int) -> tuple[str, ...]:
+    named = zip(words.texts, places(words, have_spans), strict=True)
     return tuple(quoted(text, cells - len(place)) + place for text, place in named)
 
 
@@ -158,7 +167,7 @@ def _shaded(look: Look) -> Shaded:
     """Return the text of the keys, without its special tokens; sinks are not shaded."""
     texts, special, itself = look.keys.texts, set(look.keys.special), look.itself
     named = {one.target for one in (*look.shown, *_strong_elsewhere(look))}
-    names = word_names(look.keys)
+    names = key_names(look)
     have_blanks = any(text[:1].isspace() for text in texts)
     words = tuple(
         Word(
@@ -205,7 +214,7 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     total = float(weights[look.aside].sum())
     stated = [j for j in np.flatnonzero(look.aside).tolist() if weights[j] >= _LEAST_STATED][:_MOST_WORDS]
     are_all = f"{total:.2f}" == f"{float(weights[stated].sum()):.2f}"
-    listed = " + ".join([*(in_quotes(word_names(look.keys)[j]) for j in stated), *["…"] * (not are_all)])
+    listed = " + ".join([*(in_quotes(key_names(look)[j]) for j in stated), *["…"] * (not are_all)])
     return (*named, rest, Slice(listed, total, "aside"))
 
 
@@ -219,11 +228,11 @@ def _kind(look: Look, key: int, target: int | None) -> Literal["word", "target",
 
 
 def _named(look: Look, key: int) -> str:
-    return "itself" if key == look.itself else word_names(look.keys)[key]
+    return "itself" if key == look.itself else key_names(look)[key]
 
 
 def _quoted(look: Look, key: int, cells: int = _NAME) -> str:
-    return "itself" if key == look.itself else in_quotes(word_names(look.keys, cells - len("“”"))[key])
+    return "itself" if key == look.itself else in_quotes(key_names(look, cells - len("“”"))[key])
 
 
 def _pieces(look: Look, key: int) -> str:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from mhaviz.inputs.tokens import MARKS, Tokens, whole_character
+from mhaviz.inputs.tokens import BLANK, MARKS, SUBSCRIPTS, Tokens, whole_character
 
 if TYPE_CHECKING:
     from mhaviz.pages.blocks import Title
 
 _PICTURES = "\u2190-\u2bff\U0001f000-\U0001faff"
 JOINED_EMOJI = re.compile(f"(?<=[\ufe0f{_PICTURES}])\u200d(?=[{_PICTURES}])")
-_BLANK = "␣"
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_TO_SUBSCRIPTS = str.maketrans("0123456789", SUBSCRIPTS)
 
 
 def visible(text: str) -> str:
@@ -58,17 +57,19 @@ def escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def places(words: Tokens) -> tuple[str, ...]:
-    """Return " #28", the position of its first token as an option takes it, for each word that a text has more than
-    once; "" for the others."""
-    positions = [of_word[0][0] for of_word in words.ranges] or range(len(words))
+def places(words: Tokens, have_spans: bool) -> tuple[str, ...]:
+    """Return " #28", its position as an option takes it, for each word that a text has more than once; "" for others.
+
+    It is the position of the word's first token or, of maps that ``have_spans``, among the words.
+    """
+    positions = range(len(words)) if have_spans else [of_word[0][0] for of_word in words.ranges]
     counts = Counter(map(bare, words.texts))
     return tuple(f" #{i}" * (counts[bare(text)] > 1) for i, text in zip(positions, words.texts, strict=True))
 
 
-def placed(words: Tokens, positions: bool) -> list[str]:
+def placed(words: Tokens, have_spans: bool, positions: bool) -> list[str]:
     """Return the words with their ``places``, unless labels have no positions."""
-    return [text + place * positions for text, place in zip(words.texts, places(words), strict=True)]
+    return [text + place * positions for text, place in zip(words.texts, places(words, have_spans), strict=True)]
 
 
 def bare(token: str) -> str:
@@ -78,9 +79,9 @@ def bare(token: str) -> str:
     own. A token that would read as blanks is escaped.
     """
     text = token.removeprefix(" ").removesuffix(" ")
-    if text.strip().strip(_BLANK):
+    if text.strip().strip(BLANK):
         return text
-    return "".join(escape(_BLANK) if c == _BLANK else _BLANK if c == " " else c for c in token)
+    return "".join(escape(BLANK) if c == BLANK else BLANK if c == " " else c for c in token)
 
 
 def title_places(length: int) -> Sequence[int]:
@@ -249,7 +250,7 @@ def _suffix(word: str, position: int, lowered: bool) -> str:
     """Return "₃" or " 3", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
     if unicodedata.category(word[-1:] or " ")[0] == "N":
         return f"#{position}"
-    return str(position).translate(_SUBSCRIPTS) if lowered else f" {position}"
+    return str(position).translate(_TO_SUBSCRIPTS) if lowered else f" {position}"
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.answer import by_chance, texts_blocks, texts_names, title_text, word_names
+from mhaviz.pages.answer import by_chance, key_names, query_names, texts_blocks, texts_names, title_text
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import in_quotes
@@ -86,10 +86,10 @@ def _habit(text: TextLinks, head: HeadLinks) -> str:
         if offset in _OFFSETS:
             return f"words look mostly at {_OFFSETS[offset]}"
         if (key := _most(head, lambda link: link.key)) is not None:
-            return f"words look mostly at “{word_names(text.keys)[key]}”"
+            return f"words look mostly at “{key_names(text)[key]}”"
     link = _strongest(text, head)
-    name = "itself" if _is_of_itself(text, link) else f"“{word_names(text.keys)[link.key]}”"
-    return f"“{word_names(text.queries)[link.query]}” looks at {name} {link.weight:.2f}"
+    name = "itself" if _is_of_itself(text, link) else f"“{key_names(text)[link.key]}”"
+    return f"“{query_names(text)[link.query]}” looks at {name} {link.weight:.2f}"
 
 
 def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
@@ -130,7 +130,7 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
     best = max(head.links, key=lambda link: link.weight)
-    name = "itself" if _is_of_itself(text, best) else in_quotes(word_names(text.keys)[best.key])
+    name = "itself" if _is_of_itself(text, best) else in_quotes(key_names(text)[best.key])
     return f"{name} {best.weight:.2f}"
 
 
@@ -139,9 +139,7 @@ def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tup
     each = ((int(j), tuple(float(one.weights[:, j].mean()) for one in heads)) for j in np.flatnonzero(text.aside))
     means = ((j, weights, sum(weights) / len(weights)) for j, weights in each)
     return tuple(
-        (f"{in_quotes(word_names(text.keys)[j])} {mean:.0%}", weights)
-        for j, weights, mean in means
-        if mean >= _LEAST_ASIDE
+        (f"{in_quotes(key_names(text)[j])} {mean:.0%}", weights) for j, weights, mean in means if mean >= _LEAST_ASIDE
     )
 
 
@@ -164,7 +162,7 @@ def _table(text: TextLinks) -> Table:
         Column("weight", "{:.2f}".format),
     )
     rows = tuple(
-        (word_names(text.queries)[link.query], one.name, word_names(text.keys)[link.key], link.weight)
+        (query_names(text)[link.query], one.name, key_names(text)[link.key], link.weight)
         for one in text.heads
         for link in one.links
     )

@@ -13,7 +13,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.spans import are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import text_name
-from mhaviz.results.axis import require_single
+from mhaviz.results.axis import no_such, require_single
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -76,12 +76,14 @@ class OfText(ShortRepr):
         kind: kind of the attention.
         sentence, pass_number: as of ``AttentionMap``.
         is_recorded: whether the maps are of a running program.
+        has_spans: whether the maps are of spans, such as words, so that positions count these.
     """
 
     kind: Kind = "self"
     sentence: int | None = None
     pass_number: int | None = None
     is_recorded: bool = False
+    has_spans: bool = False
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -99,7 +101,7 @@ class Look(OfText):
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
         heads: all heads whose numbers are finite, those with the largest weight of a target first.
-        kind, sentence, pass_number, is_recorded: as of ``OfText``.
+        kind, sentence, pass_number, is_recorded, has_spans: as of ``OfText``.
     """
 
     query: int
@@ -156,7 +158,7 @@ class LeftOut(OfText):
 
     Attributes:
         reason: what was expected of it, and what it has.
-        kind, sentence, pass_number, is_recorded: as of ``OfText``.
+        kind, sentence, pass_number, is_recorded, has_spans: as of ``OfText``.
     """
 
     reason: str
@@ -236,7 +238,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     for m, *_ in having:
         require_single(query, sorted(_words_with(query, m).values()))
     if not having:
-        attention.maps[0].rows.position(query)  # raises an error that lists some tokens
+        raise _no_such_word(query, attention.maps[0])
     few = [LeftOut(reason, **about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
     if len(few) == len(having):
         raise _unanswered(few[0])
@@ -341,9 +343,20 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     for each the position of its first token, or of the one that the query names. Of maps of words, positions are of
     words."""
     words = SpanSide.of(m.rows.tokens, words_or_tokens)
-    if isinstance(query, str) and (places := words.axis.named(query)):
+    places = list[int]()
+    if isinstance(query, str):
+        labelled = [] if m.rows.exactly(query) else words.axis.labelled(query, words.owners)
+        places = words.axis.exactly(query) or labelled or words.axis.named(query)
+    if places:
         return {place: int(np.argmax(words.owners == place)) for place in places}
     return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
+
+
+def _no_such_word(query: int | str, m: "AttentionMap") -> ArgumentError:
+    """Return the error that no map has the word, with those of a map."""
+    words = SpanSide.of(m.rows.tokens, words_or_tokens)
+    firsts = [int(np.argmax(words.owners == word)) for word in range(len(words.axis))]
+    return no_such("word", query, zip(firsts, words.axis.tokens.texts, strict=True), m.rows.end)
 
 
 def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:

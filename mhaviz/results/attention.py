@@ -555,7 +555,8 @@ class Attention(Result):
         """Return the attention of one query to all keys, in the maps that have this query: one row for each head.
 
         Args:
-            query: the text of a token, or its position, 3 or "#3". Digits are first looked up as a text.
+            query: the text of a token, "the #3" or "the₃" as pictures write it, or its position, 3 or "#3". Digits are
+                first looked up as a text.
 
         Raises:
             ArgumentError: no map has the query, it occurs several times, or its cell covers several queries.
@@ -573,8 +574,8 @@ class Attention(Result):
         as at least three of them see it. Texts that have the word but cannot tell are left out, and named.
 
         Args:
-            query: the text of a word, that of a token in it, or a token's position, 3 or "#3". Digits are first looked
-                up as a text. Of maps by word, positions are of words.
+            query: the text of a word, "the #3" as pictures write it, that of a token in it, or a token's position, 3 or
+                "#3". Digits are first looked up as a text. Of maps by word, positions are of words.
 
         Raises:
             ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,

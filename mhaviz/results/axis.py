@@ -3,7 +3,7 @@
 import difflib
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter, quoted
-from mhaviz.inputs.tokens import Tokens, is_run
+from mhaviz.inputs.tokens import BLANK, SUBSCRIPTS, Tokens, is_run
 from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
+_LABEL = re.compile(
+    rf"(?P<name>.*?\S)(?:(?:\s*#|\s+)(?P<beside>[0-9]{{1,9}})|(?P<below>[{SUBSCRIPTS}]{{1,9}}))?"
+    r"(?:\s\([0-9,]+(?: pieces)?\))?",
+    re.DOTALL,
+)
+_IN_QUOTES = re.compile(r"\s*[“\"](?P<label>.+)[”\"]\s*", re.DOTALL)
 _FOUND = 8  # tokens that an error lists
 _WIDE = 32  # tokens in a cell; one more adds 3% of weight, less than one step of most colour scales
 
@@ -123,14 +129,14 @@ class Axis(ShortRepr):
         return int(np.searchsorted(self.edges, position, side="right")) - 1
 
     def places(self, query: int | str) -> list[int]:
-        """Return the positions of a token, given by its text or by its position, 3 or "#3".
+        """Return the positions of a token, given by its text, by a ``labelled`` one or by its position, 3 or "#3".
 
         Many tokenizers begin a word with a blank, so that a text without one is looked up without blanks at the ends of
         tokens, then without case and punctuation at their ends; a text with one is looked up as it is first. Digits are
         a position only if no token has that text.
         """
         if isinstance(query, str):
-            if places := self.named(query):
+            if places := self.exactly(query) or self.labelled(query) or self.named(query):
                 return places
             if not _POSITION.fullmatch(query):
                 return []
@@ -140,25 +146,43 @@ class Axis(ShortRepr):
 
     def named(self, name: str) -> list[int]:
         """Return the positions of a token that is given by its text, as ``places`` looks it up."""
-        for form in (str.strip, _normalised) if name == name.strip() else (str, str.strip, _normalised):
-            if places := [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == form(name)]:
-                return places
-        return []
+        return self.exactly(name) or self._in_form(_normalised, name)
+
+    def exactly(self, name: str) -> list[int]:
+        """Return the positions of a token with this text, but perhaps for blanks at its ends."""
+        return (self._in_form(str, name) if name != name.strip() else []) or self._in_form(str.strip, name)
+
+    def _in_form(self, form: Callable[[str], str], name: str) -> list[int]:
+        wanted = form(name)
+        return [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == wanted]
+
+    def labelled(self, label: str, owners: NDArray[np.int64] | None = None) -> list[int]:
+        """Return the positions of a token that is given as pictures write it where a text has it more than once,
+        "lamp #293" or "lamp₂₉₃"; of a span, also with the number of its tokens, "didn't (3)"; of blanks, as ␣.
+
+        ``owners``: the span of each token, if the axis is of spans and the position in the label is of a token.
+        """
+        in_quotes = _IN_QUOTES.fullmatch(label)
+        if in_quotes and (places := self.exactly(in_quotes["label"])):
+            return places
+        match = _LABEL.fullmatch(in_quotes["label"] if in_quotes else label.strip())
+        if not match:
+            return []
+        name, number = match["name"], match["beside"] or match["below"]
+        places = self.named(name) or (self.named(name.replace(BLANK, " ")) if not name.strip(BLANK) else [])
+        if number is None:
+            return places
+        position = int(number.translate(str.maketrans(SUBSCRIPTS, "0123456789")))
+        if owners is not None:
+            position = int(owners[position]) if position < len(owners) else -1
+        return [place for place in places if place == position]
 
     def position(self, query: int | str | None, option: str = "query") -> int:
         """Return the single position of ``places``. Raises ArgumentError naming ``option`` if none or several match."""
-        places, name = [] if query is None else self.places(query), parameter(option)
+        places = [] if query is None else self.places(query)
         require_single(query, places, option)
         if not places:
-            shown = [text.strip() for text in self.tokens.texts]
-            if near := difflib.get_close_matches(query, set(shown)) if isinstance(query, str) else ():
-                hint = f"try {', '.join(map(quoted, sorted(near)))}"
-            else:
-                listed = ", ".join(f"#{i} {quoted(text)}" for i, text in enumerate(shown[:_FOUND], self.start))
-                hint = f"there are {listed}" + ", …" * (len(shown) > _FOUND)
-            places_there = f"a position from {self.start:,} to {self.end - 1:,}"
-            got = "nothing" if query is None else quoted(query)
-            raise ArgumentError(f"{name}: expected a token, or {places_there}, got {got}; {hint}")
+            raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option)
         return places[0]
 
     def pooled(self, most: int) -> "Axis":
@@ -177,6 +201,29 @@ def require_single(query: int | str | None, places: Sequence[int], option: str =
         raise ArgumentError(
             f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}"
         )
+
+
+def no_such(
+    what: str, query: int | str | None, named: Iterable[tuple[int, str]], end: int, option: str = "query"
+) -> ArgumentError:
+    """Return the error that there is no such token or word, which names ``option`` and what is like it.
+
+    Args:
+        what: "token" or "word".
+        query: what was asked for.
+        named: positions and texts of all, of which the first has the least position.
+        end: position after the last.
+        option: name of the option.
+    """
+    names = [(position, text.strip()) for position, text in named]
+    if near := difflib.get_close_matches(query, {text for _, text in names}) if isinstance(query, str) else ():
+        hint = f"try {', '.join(map(quoted, sorted(near)))}"
+    else:
+        listed = ", ".join(f"#{i} {quoted(text)}" for i, text in names[:_FOUND])
+        hint = f"there are {listed}" + ", …" * (len(names) > _FOUND)
+    bounds = f"a position from {names[0][0]:,} to {end - 1:,}"
+    got = "nothing" if query is None else quoted(query)
+    return ArgumentError(f"{parameter(option)}: expected a {what}, or {bounds}, got {got}; {hint}")
 
 
 def _normalised(text: str) -> str:

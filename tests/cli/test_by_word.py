@@ -97,7 +97,7 @@ def test_a_recording_by_word(mhaviz, minilm):
         (("--by", "word", TEXT, "--show", "uniform"), "--show uniform: sums of ratios have no meaning; leave it out"),
         (("--by", "word", TEXT, "--pool", "max"), "--pool max: a word has the sum of its tokens' weights"),
         (("--by", "word", TEXT, "--window", "0:3,:"), "--window chooses single tokens, and may cut a word"),
-        (("--by", "word", TEXT, "--query", "'"), "--query: expected a token, or a position from 0 to 8"),
+        (("--by", "word", TEXT, "--query", "'"), "--query: expected a word, or a position from 0 to 8"),
     ],
 )
 def test_what_has_no_words(mhaviz, minilm, options, reason):

@@ -18,8 +18,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mhaviz.errors import ArgumentError
-from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, title_text
+from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_names, title_text
 from mhaviz.pages.blocks import Bars, Shaded
+from mhaviz.pages.labels import placed
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.showing import figures_of
@@ -96,8 +97,12 @@ def made(weights, keys="abcdefg", queries=None, kind="self", **more):
     return made_map(queries or keys, keys, weights / weights.sum(-1, keepdims=True), kind, **more)
 
 
+def result(*maps, **details):
+    return Attention(Source("made", details), maps)
+
+
 def answered(*maps, query="c", **details):
-    return Attention(Source("made", details), maps).answer(query)
+    return result(*maps, **details).answer(query)
 
 
 def runs(data, n):
@@ -201,6 +206,36 @@ def test_words_that_occur_twice_have_their_positions():
     assert [word.text for word in shaded.words] == ["He", "didn't", "see", "it", "but", "it #6", "."]
 
 
+TWICE = ["[CLS]", "The", " la", "mp", ",", " the", " la", "mp", " of", " the", " house", ",", " #", "3", "[SEP]"]
+FIRSTS = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11)  # tokens of its first words
+
+
+@pytest.mark.parametrize("by", [None, "word"])
+def test_a_word_is_accepted_as_pictures_write_it(by):
+    weights = np.random.default_rng(0).dirichlet(np.full(15, 0.3), (2, 15))
+    given = result(made(weights, TWICE, special_keys=(0, 14), special_queries=(0, 14)))
+    given = given.by(by) if by else given
+    words = [" lamp", ",", " the", " lamp", " of", " the", " house", ","]
+    for number, word in enumerate(words, 2):
+        position = number if by else FIRSTS[number]
+        (look,) = given.answer(position).looks
+        written = query_names(look)[look.query]
+        assert written == word.strip() + f" #{position}" * (words.count(word) > 1)
+        for label in (written, f"“{written}”", placed(look.queries, look.has_spans, positions=True)[number]):
+            assert given.answer(label).looks[0].query == number
+        below = str(position).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+        assert given.answer(f"{word}{below} (2)").looks[0].query == number
+        assert given.lines(written).texts[0].shown == (number,)
+    with pytest.raises(ArgumentError, match=r"expected a word, .* got 'lamp #9'; try 'lamp'"):
+        given.answer("lamp #9")
+
+
+def test_a_text_with_a_label_is_that_text():
+    keys = ["lamp", " lamp", " lamp #1", " a", " b", " c", " d"]
+    assert answered(made(STRONG, keys), query="lamp #1").looks[0].query == 2
+    assert answered(made(STRONG, keys), query="lamp #0").looks[0].query == 0
+
+
 def test_a_word_is_told_from_itself_and_the_same_words_from_each_other():
     (look,) = answered(made(STRONG, "abcbdcb"), query="#2").looks
     assert title_text(look) == "“c #2” looks at “c #5” (L0 H0 0.80)"
@@ -228,7 +263,7 @@ def test_special_tokens_and_sinks_are_no_words():
 @pytest.mark.parametrize(
     ("of", "reason"),
     [
-        (lambda: answered(made(FLAT), query="z"), "expected a token, or a position from 0 to 6, got 'z'"),
+        (lambda: answered(made(FLAT), query="z"), "expected a word, or a position from 0 to 6, got 'z'"),
         (lambda: answered(made(FLAT, "abcadef"), query="a"), "'a' occurs 2 times; give a position: #0, #3"),
         (
             lambda: answered(

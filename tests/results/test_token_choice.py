@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 from hostile import HOSTILE
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.labels import token_labels
 from mhaviz.results.axis import Axis
 
 TOKENS = ("i", "deposit", "2", "the", "money", "the")
@@ -84,6 +87,47 @@ def test_tokens_that_begin_with_a_blank_are_listed_without_it(text, message):
 @pytest.mark.parametrize(("text", "position"), [(" the", 5), (" ", 4), (" cat", 1), (" s", 2)])
 def test_a_blank_that_is_given_counts(text, position):
     assert choose_token(text, ("the", " cat", "s", " mat", " ", " the")) == position
+
+
+LABELLED = ("lamp", "the", "w12", " lamp", "w12", "the", "lamp #3", "\n", " ", " ", "x₂", "x", "x", ",", ",")
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+def test_a_label_of_a_picture_names_its_token(lowered):
+    for i, label in enumerate(token_labels(LABELLED, 24, lowered=lowered)):
+        if LABELLED[i] != "\n":  # an escape
+            assert choose_token(label, LABELLED) == i
+            assert choose_token(f"“{label}”", LABELLED) == i
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("lamp #0", 0),
+        ("Lamp#0", 0),
+        ("lamp #3", 6),  # a token of this text
+        ("lamp₃", 3),
+        ("lamp 3", 3),
+        ("“lamp₃”", 3),
+        ('"the #5"', 5),
+        ("the₁ (2)", 1),
+        ("lamp #3 (3 pieces)", 3),
+    ],
+)
+def test_labels_with_positions(text, position):
+    assert choose_token(text, LABELLED) == position
+
+
+@pytest.mark.parametrize("text", ["lamp #1", "lamp₉₉", "dog #3", "lamp #-3", "₃"])
+def test_labels_of_other_positions(text):
+    with pytest.raises(ArgumentError, match="expected a token, or a position from 0 to 14, got"):
+        choose_token(text, LABELLED)
+
+
+def test_a_label_of_a_part_has_positions_in_the_whole():
+    part = Axis(Tokens(("a", "b", "a")), np.arange(10, 14))
+    assert part.position("a₁₂") == 12
+    assert part.places("a #2") == []
 
 
 def test_a_long_sentence_is_not_listed_whole():

@@ -267,7 +267,10 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
 def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the texts of the rows of both columns."""
     sides = (layout.left, block.text.queries), (layout.right, block.text.keys)
-    labels = ((rows, fonts.labels(placed(tokens, fonts.positions), 0, tokens.counts)) for rows, tokens in sides)
+    labels = (
+        (rows, fonts.labels(placed(tokens, block.text.has_spans, fonts.positions), 0, tokens.counts))
+        for rows, tokens in sides
+    )
     left, right = (tuple(_row_text(row, of_words) for row in rows) for rows, of_words in labels)
     return left, right
 

@@ -25,7 +25,7 @@ def links_lines(block: Links, abilities: Abilities, width: int, positions: bool)
     names = max(len(name.name) for panel in block.panels for name in panel.heads)
     most = max(min(_LABEL, (width - _AROUND - names) // 2), 1)
     queries, keys = (
-        token_labels(placed(tokens, positions), most, positions=positions, counts=tokens.counts or ())
+        token_labels(placed(tokens, text.has_spans, positions), most, positions=positions, counts=tokens.counts or ())
         for tokens in (text.queries, text.keys)
     )
     wide = max(cell_len(queries[link.query]) for panel in block.panels for one in panel.heads for link in one.links)
