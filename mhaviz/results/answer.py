@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +204,19 @@ def answer(attention: "Attention", query: int | str) -> Answer:
     if not looks:
         raise _unanswered(left_out[0])
     return Answer(attention.source, looks, left_out)
+
+
+def weights_of(attention: "Attention", query: int | str) -> "Attention":
+    """Return the weights that an answer is of, as maps of its query by word, in the order of the maps.
+
+    Raises:
+        ArgumentError: as ``texts_with``.
+    """
+    rows = dict[int, "AttentionMap"]()
+    for maps in texts_with(attention, query):
+        (word,) = _words_with(query, maps[0])
+        rows |= {id(m): (m if m.has_spans else m.in_spans(words_or_tokens)).of_query(word) for m in maps}
+    return replace(attention, maps=tuple(rows[id(m)] for m in attention.maps if id(m) in rows))
 
 
 def is_answerable(attention: "Attention") -> bool:

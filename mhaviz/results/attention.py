@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.inputs.spans import spans_by
+from mhaviz.inputs.spans import SpansOf, spans_by
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis
@@ -230,6 +230,10 @@ class AttentionMap(Result):
             raise ArgumentError(
                 f"{parameter('by')}: {self.name}: sums of ratios to uniform attention have no meaning; leave this out"
             )
+        return self.in_spans(spans_of)
+
+    def in_spans(self, spans_of: SpansOf) -> "AttentionMap":
+        """Return a map of all tokens by span, as ``Attention.by``."""
         rows, columns = (SpanSide.of(axis.tokens, spans_of) for axis in (self.rows, self.columns))
         weights = np.stack([rows.means(columns.sums(one), axis=0) for one in self.weights.astype(np.float64)])
         return replace(

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
+from mhaviz.inputs.spans import words_or_tokens
 from mhaviz.inputs.tokens import BLANK, SUBSCRIPTS, Tokens, is_run
 from mhaviz.results.result import ShortRepr
 
@@ -182,8 +183,24 @@ class Axis(ShortRepr):
         places = [] if query is None else self.places(query)
         require_single(query, places, option)
         if not places:
-            raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option)
+            raise self._of_pieces(query, option) or no_such(
+                "token", query, enumerate(self.tokens.texts, self.start), self.end, option
+            )
         return places[0]
+
+    def _of_pieces(self, query: int | str | None, option: str) -> ArgumentError | None:
+        """Return the error that a word is several tokens; None: it is no word of the text."""
+        spans = words_or_tokens(self.tokens)
+        words = Axis.of(span.name for span in spans).places(query) if isinstance(query, str) else []
+        if not words:
+            return None
+        ((start, end),) = spans[words[0]].ranges
+        pieces = ", ".join(f"#{self.start + i} {quoted(self.tokens.texts[i].strip())}" for i in range(start, end))
+        whole = f", or add {parameter('by')} word" if option == "query" and is_accepted("by") else ""
+        return ArgumentError(
+            f"{parameter(option)}: expected a token, got {quoted(query)}, a word of {end - start}: {pieces}; give one "
+            f"of these{whole}"
+        )
 
     def pooled(self, most: int) -> "Axis":
         """Merge neighbouring cells into at most ``most`` cells of nearly equal width; see ``even_cells``."""

@@ -107,12 +107,28 @@ def test_what_has_no_words(mhaviz, minilm, options, reason):
     assert "Traceback" not in refused.err
 
 
-def test_files_of_a_query_have_whole_words_by_word(mhaviz, minilm, tmp_path):
-    path = str(tmp_path / "it.csv")
-    refused = mhaviz("heatmap", *minilm, "It didn't stop at the station", "--query", "didn't", "-o", path)
-    assert refused.status == 2
-    assert refused.err.endswith("with --by word, files of maps have words, too\n")
-    assert not (tmp_path / "it.csv").exists()
+@pytest.mark.parametrize("form", [(), ("--as", "lines")])
+def test_files_of_an_answer_have_its_weights_by_word(mhaviz, minilm, form):
+    given = mhaviz("heatmap", *minilm, TEXT, "--query", "didn't", *form, "-o", "a.json", "-o", "a.csv", "-o", "a.npz")
+    assert given.status == 0, given.err
+    assert "saved a.csv, the weights of the query by word" in given.err
+    with Path("a.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["key"] for row in rows] == 2 * WORDS
+    assert mhaviz("heatmap", *minilm, TEXT, "--by", "word", "-q", "-o", "words.json").status == 0
+    expected = np.array(maps("words.json")[0]["weights"])[:, 3]
+    np.testing.assert_allclose([float(row["weight"]) for row in rows], expected.reshape(-1), atol=CLOSE)
+    assert mhaviz("show", "a.npz", "-q", "-o", "again.json").status == 0
+    np.testing.assert_allclose(np.array(maps("again.json")[0]["weights"])[:, 0], expected, atol=CLOSE)
+
+
+def test_a_word_of_pieces_has_no_row_of_tokens(mhaviz, minilm):
+    asked = mhaviz("heatmap", *minilm, TEXT, "--query", "didn't", "--as", "map")
+    assert asked.status == 2
+    pieces = "#3 'didn', #4 \"'\", #5 't'"
+    assert f'got "didn\'t", a word of 3: {pieces}; give one of these, or add --by word\n' in asked.err
+    explained = mhaviz("explain", *minilm[:4], "--head", "0", TEXT, "--token", "didn't")
+    assert explained.err.endswith(f"{pieces}; give one of these\n")
 
 
 def test_arrays_without_tokens_have_no_words(mhaviz, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_names, title_text
 from mhaviz.pages.blocks import Bars, Shaded
 from mhaviz.pages.labels import placed
+from mhaviz.results.answer import weights_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.showing import figures_of
@@ -240,6 +241,17 @@ def test_a_word_is_told_from_itself_and_the_same_words_from_each_other():
     (look,) = answered(made(STRONG, "abcbdcb"), query="#2").looks
     assert title_text(look) == "“c #2” looks at “c #5” (L0 H0 0.80)"
     assert mean_text(look).startswith("L0 H0, of the weight on words: “c #5” 80%, “a” 3%, “b #1” 3%")
+
+
+def test_the_weights_of_an_answer_are_those_of_its_heads(animal, by_hand):
+    of_word = weights_of(animal, "#4")  # the apostrophe of "didn't"
+    assert [m.layer for m in of_word.maps] == list(range(6))
+    for m in of_word.maps:
+        assert (m.queries, m.keys) == ((" didn't",), WORDS)
+        np.testing.assert_allclose(m.weights[:, 0], by_hand[m.layer, :, 3], atol=CLOSE)
+    by_word = weights_of(animal.by("word"), "it")
+    np.testing.assert_allclose(by_word.maps[2].weights[:, 0], by_hand[2, :, IT], atol=CLOSE)
+    assert weights_of(result(made(FLAT, "我爱北京和上海")), "北").maps[0].keys == tuple("我爱北京和上海")
 
 
 def test_each_text_that_has_the_word_is_answered():

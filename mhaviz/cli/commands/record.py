@@ -16,7 +16,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
 from mhaviz.cli.shared.models import By, Heads, Layers
 from mhaviz.cli.shared.parsing import several
-from mhaviz.cli.shared.queries import likely_form, map_of_answer, require_looks
+from mhaviz.cli.shared.queries import likely_form, maps_of, require_looks
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.texts import read_labels
@@ -199,14 +199,14 @@ def _deliver(
         delivery.deliver(result, style, order=Order("entropy", _MOST_HEADS))
     else:
         if images.image is None and images.query is not None and delivery.paths_of_maps:
-            _require_query(result, images.query, delivery, style)
+            _require_query(result, images, delivery, style)
         images.deliver(result, delivery, style)
 
 
-def _require_query(maps: "Attention", query: str, delivery: Delivery, style: "Style") -> None:
+def _require_query(maps: "Attention", images: ImageOptions, delivery: Delivery, style: "Style") -> None:
     """Raise ArgumentError if maps lack a query, but save all of them: a recording may be long, or come but once."""
     try:
-        map_of_answer(maps, query)
+        maps_of(maps, images.query, images.form)
     except ArgumentError as error:
         reason = error
 

@@ -11,7 +11,7 @@ from mhaviz.cli.command import given
 from mhaviz.cli.shared.appearance import ColourOptions, PictureOptions
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -32,7 +32,7 @@ As = Annotated[
 _FORMS: "dict[Form, Callable[[Attention, Any], Result]]" = {
     "answer": lambda attention, query: attention.answer(query),
     "lines": lambda attention, query: attention.lines(query),
-    "map": lambda attention, query: attention if query is None else attention.of_query(query),
+    "map": lambda attention, query: maps_of(attention, query, "map"),
 }
 
 
@@ -93,7 +93,7 @@ def deliver_form(
     notice: str | None = None,
 ) -> None:
     """Save and show maps, or one query of them, in a form: by default a query as an answer, where they can tell. Files
-    of maps have maps in any form.
+    of maps have what ``maps_of`` returns.
 
     Raises:
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
@@ -108,20 +108,25 @@ def deliver_form(
     if form == "map":
         delivery.deliver(made(), style, notice)
         return
-    what = "the maps" if query is None else "the map of the query"
-    delivery.deliver_beside(lambda: map_of_answer(attention, query), what, made, style, notice)
+    what = "the maps" if query is None else "the weights of the query by word"
+    delivery.deliver_beside(lambda: maps_of(attention, query, form), what, made, style, notice)
 
 
-def map_of_answer(attention: "Attention", query: str | None) -> "Result":
-    """Return the map of a query that is answered. Raises ArgumentError if it is a word of several tokens."""
-    try:
-        return _FORMS["map"](attention, query)
-    except ArgumentError as error:
-        try:
-            _FORMS["map"](attention.by("word"), query)
-        except MhavizError:
-            raise error from None
-        raise ArgumentError(f"{error}; with {option_name('by')} word, files of maps have words, too") from error
+def maps_of(attention: "Attention", query: str | None, form: Form | None) -> "Attention":
+    """Return what files of maps have beside a form: of a query that is answered, its weights by word, as its picture;
+    else what the map form draws.
+
+    Raises:
+        ArgumentError: as ``Attention.answer`` or ``Attention.of_query``.
+    """
+    if query is None:
+        return attention
+    if form_of(attention, query, form) == "map":
+        return attention.of_query(query)
+    from mhaviz.results.answer import weights_of
+
+    with _advising_map():
+        return weights_of(attention, query)
 
 
 @contextmanager
