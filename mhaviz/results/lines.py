@@ -190,7 +190,6 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
     Raises:
         UnansweredError: as ``Attention.lines`` without a query.
     """
-    one_query = f"; {parameter('query')} WORD has the lines of one" * is_accepted("query")
     if is_answerable(attention):  # but perhaps too long
         sides = {axis.tokens: m for m in reversed(attention.maps) for axis in (m.rows, m.columns)}
         words = ((SpanSide.of(tokens, words_or_tokens).axis.tokens, m) for tokens, m in sides.items())
@@ -198,17 +197,25 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
         if n_words > _MOST_WORDS:
             raise UnansweredError(
                 f"lines: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
-                f"{n_words:,}{_in_text(longest)}{one_query}"
+                f"{n_words:,}{_in_text(longest)}{_one_query()}"
             )
     texts = by_text(attention, "lines")
-    n_heads = max(sum(len(m.heads) for m in maps) for maps in texts)
+    require_few(max(sum(len(m.heads) for m in maps) for maps in texts))
+    return texts
+
+
+def require_few(n_heads: int) -> None:
+    """Raise UnansweredError if the links of so many heads, of all words, cannot be told apart."""
     if n_heads > MOST_HEADS:
         choices = " and ".join(parameter(name) for name in ("layer", "head") if is_accepted(name))
         raise UnansweredError(
             f"lines: expected at most {MOST_HEADS} heads, as lines of more cannot be told apart, got "
-            f"{n_heads}; choose by {choices}{one_query}"
+            f"{n_heads}; choose by {choices}{_one_query()}"
         )
-    return texts
+
+
+def _one_query() -> str:
+    return f"; {parameter('query')} WORD has the lines of one" * is_accepted("query")
 
 
 def _document(text: TextLinks) -> dict[str, Any]:

@@ -613,3 +613,23 @@ def test_a_terminal_of_ascii():
 
 def test_main_returns_and_does_not_exit():
     assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "n_heads"),
+    [
+        ("heatmap a --model no-such-folder --head 0-8", 9),
+        ("heatmap a --model no-such-folder --head 0-4,4 --layer 1,3", 10),
+        ("show no-such-file.npz --head 0-8", 9),
+        ("record --head 0-8 no_such_program.py", 9),
+    ],
+)
+def test_lines_of_too_many_chosen_heads_are_refused_before_the_work(mhaviz, command, n_heads):
+    refused = mhaviz(*command.split()[:1], "--as", "lines", *command.split()[1:])
+    assert refused.status == 2
+    assert f"lines: expected at most 8 heads, as lines of more cannot be told apart, got {n_heads};" in refused.err
+
+
+@pytest.mark.parametrize("more", ["--head 0-7", "--head 0-8 --mean", "--head 0-8 --query a"])
+def test_lines_that_can_be_told_apart_are_not_refused(mhaviz, more):
+    assert "no-such-file.npz" in mhaviz("show", "no-such-file.npz", "--as", "lines", *more.split()).err

@@ -66,7 +66,7 @@ def show(
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks, delivery)
-    images.check()
+    images.check(head=head, mean=mean)
 
     from mhaviz.api.saved_maps import read
 

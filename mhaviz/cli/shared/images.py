@@ -1,7 +1,7 @@
 """Options of commands that draw attention over an image."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,16 +55,24 @@ class ImageOptions:
         """Files that are read for these options."""
         return [self.image] if self.image else []
 
-    def check(self, needs_image: Sequence[str] = ("grid",)) -> None:
+    def check(
+        self,
+        needs_image: Sequence[str] = ("grid",),
+        head: Collection[int] | None = None,
+        layer: Collection[int] | None = None,
+        mean: bool = False,
+    ) -> None:
         """Check the options before the work starts.
 
-        ``needs_image``: options that need an image.
+        Args:
+            needs_image: options that need an image.
+            head, layer, mean: as of ``require_query``.
 
         Raises:
             ArgumentError: an option needs an image, or names no patch of it.
             MhavizError: the image cannot be read.
         """
-        require_query(self.query, self.form)
+        require_query(self.query, self.form, head, layer, mean)
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")

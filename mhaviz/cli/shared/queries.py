@@ -1,6 +1,6 @@
 """Forms of attention: what the word of a query looks at, lines between words, or a map with a row for each head."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -42,10 +42,27 @@ _LOOKS: dict[Form, list[str]] = {  # all but those of maps alone
 }
 
 
-def require_query(query: str | None, form: Form | None) -> None:
-    """Raise ArgumentError if the form of a query is chosen, but no query."""
+def require_query(
+    query: str | None,
+    form: Form | None,
+    head: Collection[int] | None,
+    layer: Collection[int] | None = None,
+    mean: bool = False,
+) -> None:
+    """Raise ArgumentError, before the work, if a form needs a query, or less of what is chosen.
+
+    Args:
+        query, form: the query and the form.
+        head, layer: chosen heads and layers; None: all.
+        mean: whether a mean is drawn in place of the heads.
+    """
     if form == "answer" and query is None:
         raise ArgumentError(f"{option_name('form')} answer is for one query; add --query WORD")
+    if form == "lines" and query is None and head is not None and not mean:
+        from mhaviz.results.lines import require_few
+
+        with _advising_map():
+            require_few(len({*head}) * len({*layer} if layer is not None else {0}))
 
 
 def likely_form(query: str | None, form: Form | None) -> Form:
