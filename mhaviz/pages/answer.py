@@ -21,6 +21,7 @@ _MOST_NOT_RANKED, _MOST_WORDS = 3, 3
 _SLICES = 6  # most words with a name in a bar
 _NAME, _LONGEST = 24, 100  # most cells of a word in a text, and of one that a picture shortens
 _LEAST_STATED = 0.01  # least mean weight of a sink, and share of a second word, that is stated
+_OTHERS = "others"
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 
 
@@ -193,16 +194,22 @@ def _shaded(look: Look) -> Shaded:
 def _bars(look: Look) -> Bars:
     heads = look.shown
     mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
-    bars = (Bar(_head(one), _slices(look, one.weights, one.target), _others_text(one)) for one in heads)
+    bars = (_bar(look, one) for one in heads)
     columns = (
         Column("head", align="left", is_key=True),
         Column("looks at", align="left"),
         Column("weight", "{:.2f}".format),
         Column("", bar=20, align="left"),
-        Column("others", "{:.2f}".format),
+        Column(_OTHERS, "{:.2f}".format),
     )
     rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, one.others) for one in heads)
-    return Bars(Table(columns, rows), (*[mean] * (len(look.heads) > 1), *bars), "other words", "weight 1")
+    every = (*[mean] * (len(look.heads) > 1), *bars)
+    return Bars(Table(columns, rows), every, "other words", "special tokens and sinks", "weight 1", _OTHERS)
+
+
+def _bar(look: Look, one: HeadLook) -> Bar:
+    others = NOTHING if one.others is None else f"{one.others:.2f}"
+    return Bar(_head(one), _slices(look, one.weights, one.target), f"{_OTHERS} {others}", others)
 
 
 def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None) -> tuple[Slice, ...]:
@@ -242,10 +249,6 @@ def _pieces(look: Look, key: int) -> str:
 
 def _head(one: HeadLook) -> str:
     return head_name(one.layer, one.head)
-
-
-def _others_text(one: HeadLook) -> str:
-    return f"others {NOTHING if one.others is None else f'{one.others:.2f}'}"
 
 
 def _why(look: Look, one: HeadLook) -> str:

@@ -535,12 +535,14 @@ class Bar:
         name: label before it, such as a head, "L0 H2".
         slices: the slices; those that have no room are drawn as the rest.
         note: remark beside it.
+        short_note: the same in a column under the name of all.
         is_mean: whether it is the mean of the bars.
     """
 
     name: str
     slices: tuple[Slice, ...]
     note: str = ""
+    short_note: str = ""
     is_mean: bool = False
 
 
@@ -552,13 +554,17 @@ class Bars(_Illustration):
         table: the same numbers for a medium without bars.
         bars: the bars.
         rest: name of what has no name in a bar.
+        aside: name of what is aside.
         end: text at the end of the bars, such as "weight 1".
+        notes: name of the column of short notes.
     """
 
     table: Table
     bars: tuple[Bar, ...]
     rest: str
+    aside: str
     end: str
+    notes: str
 
     is_explained = True
 

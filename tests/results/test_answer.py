@@ -20,10 +20,12 @@ from rich.console import Console
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_names, title_text
 from mhaviz.pages.blocks import Bars, Shaded
+from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import placed
 from mhaviz.results.answer import weights_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
+from mhaviz.views.colours import palette
 from mhaviz.views.showing import figures_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
@@ -397,6 +399,24 @@ def test_bars_and_shades_are_as_large_as_weights(animal, by_hand):
         assert note.get_text() == f"others {max(there, along):.2f}"
     assert len({box.get_facecolor() for box in [row[1] for row in bars]}) == 1
     assert len({box.get_facecolor() for row in [mean, *bars] for box in row[1:-1]}) == 3  # target, word, itself
+
+
+@pytest.mark.parametrize("style", [{"room": "column"}, {"width": 2.0}, {"width": 4.0}, {}], ids=str)
+@pytest.mark.parametrize("heads", [{}, {"layer": 2, "head": 1}, {"layer": 0, "head": [2, 5]}], ids=str)
+def test_colours_of_bars_are_named_and_others_stand_beside_in_any_width(animal, style, heads):
+    answer = animal.select(**heads).answer("it")
+    (sheet,) = figures_of(answer, Style(**style))
+    boxes = [patch for patch in sheet.page.patches if isinstance(patch, Rectangle)]
+    grey = [box for box in boxes if np.allclose(box.get_facecolor()[:3], palette(SINK)[84] / 255)]
+    assert len(grey) >= len(answer.looks[0].shown)
+    end = max(box.get_x() + box.get_width() for box in grey)
+    beside = [text.get_text() for text in sheet.page.texts if text.get_position()[0] > end]
+    numbers = [re.sub("^others ", "", text) for text in beside if re.search("[0-9]$", text)]
+    assert numbers == [f"{one.others:.2f}" for one in answer.looks[0].shown]
+    assert any(text.startswith("others") for text in beside)
+    names = [text.get_text() for text in sheet.page.texts]
+    assert any(re.fullmatch(r"special tokens and sinks|\[CLS\].* 0\.[0-9]+", name) for name in names)
+    assert "other words" in names
 
 
 def test_chinese_is_answered_by_token():

@@ -1,7 +1,8 @@
 """Bars of length 1, each divided into slices with their names, while these have room."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -14,16 +15,53 @@ from mhaviz.views.colours import needs_dark_text, palette
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import fit_text
 from mhaviz.views.figure.part import Part
-from mhaviz.views.figure.sheet import INK, QUIET, Sheet
+from mhaviz.views.figure.sheet import FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 
 _HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
-_INSET, _BESIDE = 0.04, 0.09  # inches before a name in a slice; beside the bars
+_INSET, _BESIDE, _SQUARE = 0.04, 0.09, 0.08  # inches before a name in a slice; beside the bars; a colour in the key
 _LEAST_BESIDE_NOTES = 3.0  # least inches of bars beside notes
 _SHADES = {"target": 0.6, "word": 0.15, "rest": 0.04}  # fixed, as lengths are the weights: places in the colormap
 _ITSELF = 246, 220, 203  # tint of the query's outline
 _MOST_CELLS = 24  # of a name
 _GREY = 0.33  # colour of sinks, as a share of theirs
+
+
+class _Box(NamedTuple):
+    """A slice of a bar, or what is behind its slices: its left side and width in inches, and its colour."""
+
+    x: float
+    width: float
+    fill: NDArray[np.uint8]
+
+
+class _Written(NamedTuple):
+    """A text in a bar: its left side in inches, or its middle, its size and its colour."""
+
+    x: float
+    text: str
+    size: float
+    colour: str
+    align: Literal["left", "center"] = "left"
+
+
+class _Laid(NamedTuple):
+    """A bar in its place: boxes, texts, and of what the key may have: names that its texts say, and those that they do
+    not, with their colours."""
+
+    boxes: Sequence[_Box]
+    texts: Sequence[_Written]
+    said: Collection[str]
+    unsaid: Mapping[str, NDArray[np.uint8]]
+
+
+class _Columns(NamedTuple):
+    """Inches of the names, of the bars and of the notes, and whether notes are short."""
+
+    left: float
+    across: float
+    notes: float
+    are_short: bool
 
 
 @dataclass(frozen=True)
@@ -38,51 +76,85 @@ class BarsPart(Part):
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        return _ROW * len(self.block.bars) + _AFTER_MEAN * self._has_mean + _TICKS
+        key = FOOT_LINE * len(self._key_lines(room))
+        return _ROW * len(self.block.bars) + _AFTER_MEAN * self._has_mean + _TICKS + key
 
     @property
     def _has_mean(self) -> bool:
         return any(bar.is_mean for bar in self.block.bars)
 
-    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
-        """Draw the bars with their top left corner at (x, y)."""
+    def _columns(self, room: float) -> _Columns:
+        """Return the columns: notes are short where they would leave too little to the bars."""
         bars = self.block.bars
         left = max(self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in bars) * DRAWN_WIDER + _BESIDE
-        notes = max(self.fonts.width(bar.note, SMALL) for bar in bars) * DRAWN_WIDER + _BESIDE
-        across = room - left - notes
-        has_notes = across >= _LEAST_BESIDE_NOTES
-        across = across if has_notes else room - left
-        for bar in bars:
+        notes = max(self._width(bar.note, SMALL) for bar in bars) + _BESIDE
+        if room - left - notes >= _LEAST_BESIDE_NOTES:
+            return _Columns(left, room - left - notes, notes, are_short=False)
+        short = max(self._width(text, SMALL) for text in (self.block.notes, *(bar.short_note for bar in bars)))
+        return _Columns(left, room - left - short - _BESIDE, short + _BESIDE, are_short=True)
+
+    def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
+        """Draw the bars with their top left corner at (x, y)."""
+        columns = self._columns(room)
+        begin, end = x + columns.left, x + columns.left + columns.across
+        for bar in self.block.bars:
             middle = y + _HEIGHT / 2
             sheet.write(x, middle, bar.name, BODY, bold=bar.is_mean, vertical="center_baseline")
-            self._draw_bar(sheet, bar, x + left, y, across)
-            if has_notes:
-                beside = x + left + across + _BESIDE
-                sheet.write(beside, middle, bar.note, SMALL, colour=QUIET, vertical="center_baseline")
+            laid = self._laid(bar, columns.across)
+            for box in laid.boxes:
+                self._box(sheet, begin + box.x, y, box.width, box.fill)
+            for left, text, size, colour, align in laid.texts:
+                sheet.write(begin + left, middle, text, size, colour=colour, align=align, vertical="center_baseline")
+            note = bar.short_note if columns.are_short else bar.note
+            sheet.write(end + _BESIDE, middle, note, SMALL, colour=QUIET, vertical="center_baseline")
             y += _ROW + _AFTER_MEAN * bar.is_mean
         middle = y + _TICKS / 2 - (_ROW - _HEIGHT)
-        sheet.write(x + left, middle, "0", SMALL, colour=QUIET, vertical="center_baseline")
-        end = x + left + across
+        sheet.write(begin, middle, "0", SMALL, colour=QUIET, vertical="center_baseline")
         sheet.write(end, middle, self.block.end, SMALL, colour=QUIET, align="right", vertical="center_baseline")
+        if columns.are_short:
+            sheet.write(end + _BESIDE, middle, self.block.notes, SMALL, colour=QUIET, vertical="center_baseline")
+        y += _TICKS
+        edge = 0.4 * sheet.zoom  # as some colours are nearly white
+        for line in self._key_lines(room):
+            middle, left = y + FOOT_LINE / 2, begin
+            for text, fill in line:
+                square = (left, middle - _SQUARE / 2), _SQUARE, _SQUARE
+                sheet.page.add_patch(Rectangle(*square, facecolor=fill / 255, edgecolor=QUIET, linewidth=edge))
+                sheet.write(left + _SQUARE + _INSET, middle, text, SMALL, colour=QUIET, vertical="center_baseline")
+                left += self._key_width(text)
+            y += FOOT_LINE
 
-    def _draw_bar(self, sheet: Sheet, bar: Bar, x: float, y: float, across: float) -> None:
-        """Draw the slices of words from the left while their names fit, the first with its name beside it if need be,
-        and what is aside at the right."""
+    def _key_lines(self, room: float) -> list[list[tuple[str, NDArray[np.uint8]]]]:
+        """Return the lines of the key: names and colours of what no bar has room to name."""
+        columns = self._columns(room)
+        laid = [self._laid(bar, columns.across) for bar in self.block.bars]
+        said = {name for bar in laid for name in bar.said}
+        key = {name: fill for bar in laid for name, fill in bar.unsaid.items() if name not in said}
+        if sum(map(self._key_width, key)) <= room - columns.left:
+            return [[*key.items()]] if key else []
+        return [[entry] for entry in key.items()]
+
+    def _key_width(self, text: str) -> float:
+        return _SQUARE + _INSET + self._width(text, SMALL) + _BESIDE
+
+    def _laid(self, bar: Bar, across: float) -> _Laid:
+        """Lay out the slices of words from the left while their names fit, the first with its name beside it if need
+        be, and what is aside at the right."""
         words = [one for one in bar.slices if one.kind != "aside"]
         aside = sum(one.share for one in bar.slices if one.kind == "aside")
-        end, limit = x + across * sum(one.share for one in words), x + across * (1 - aside)
-        of_rest = self._shade("rest")
-        self._box(sheet, x, y, end - x, of_rest)
-        writes, covered = list[tuple[float, str, float, str]](), x  # from where, what, in which size and colour
+        end, limit = across * sum(one.share for one in words), across * (1 - aside)
+        of_rest, of_aside = self._shade("rest"), palette(SINK)[round(_GREY * 255)]
+        boxes, texts = [_Box(0.0, end, of_rest)], list[_Written]()
+        x = covered = 0.0
         for place, one in enumerate(words):
             forms = self._forms(one)[bar.is_mean :]  # the text has the mean's numbers, of its weight on words
             text = self._fitting(forms, one.share * across - 2 * _INSET, BODY) if one.name else ""
             if not text and place:
                 break
             fill = self._fill(one)
-            self._box(sheet, x, y, one.share * across, fill)
+            boxes.append(_Box(x, one.share * across, fill))
+            inside, x = x, x + one.share * across
             if not text:  # the first, whose name is beside it, or shortened where there is more room
-                inside, x = x, x + one.share * across
                 free = limit - x - 2 * _INSET
                 text = self._fitting(forms, free, SMALL)
                 if is_inside := not text and x - inside > limit - x:
@@ -90,25 +162,29 @@ class BarsPart(Part):
                 text = text or fit_text(self._name(one), free / DRAWN_WIDER, SMALL, self.fonts.families)
                 ground = fill if is_inside else of_rest
                 left = (inside if is_inside else x) + _INSET
-                writes.append((left, text, SMALL, INK if needs_dark_text(ground) else "white"))
+                texts.append(_Written(left, text, SMALL, INK if needs_dark_text(ground) else "white"))
                 covered = max(x, left + self._width(text, SMALL) + _INSET)
                 break
-            writes.append((x + _INSET, text, BODY, INK if needs_dark_text(fill) else "white"))
-            x += one.share * across
+            texts.append(_Written(inside + _INSET, text, BODY, INK if needs_dark_text(fill) else "white"))
             covered = x
-        for left, text, size, colour in writes:
-            sheet.write(left, y + _HEIGHT / 2, text, size, colour=colour, vertical="center_baseline")
+        said, unsaid = set[str](), dict[str, NDArray[np.uint8]]()
         if end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
-            middle = (covered + end) / 2, y + _HEIGHT / 2
             quiet = QUIET if needs_dark_text(of_rest) else "white"
-            sheet.write(*middle, self.block.rest, SMALL, colour=quiet, align="center", vertical="center_baseline")
+            texts.append(_Written((covered + end) / 2, self.block.rest, SMALL, quiet, "center"))
+            said.add(self.block.rest)
+        elif end - x > 2 * _INSET:
+            unsaid[self.block.rest] = of_rest
         for one in bar.slices:
             if one.kind == "aside" and one.share > 0:
-                self._box(sheet, limit, y, one.share * across, palette(SINK)[round(_GREY * 255)])
+                boxes.append(_Box(limit, one.share * across, of_aside))
                 room = one.share * across - 2 * _INSET
                 text = self._fitting((self._text(one), f"{one.share:.2f}"), room, SMALL)
-                middle = limit + one.share * across / 2, y + _HEIGHT / 2
-                sheet.write(*middle, text, SMALL, align="center", vertical="center_baseline")
+                texts.append(_Written(limit + one.share * across / 2, text, SMALL, INK, "center"))
+                if text == self._text(one):
+                    said.add(self.block.aside)
+                elif room > 0:
+                    unsaid[self.block.aside] = of_aside
+        return _Laid(boxes, texts, said, unsaid)
 
     def _box(self, sheet: Sheet, x: float, y: float, width: float, fill: NDArray[np.uint8]) -> None:
         line = 0.8 * sheet.zoom

@@ -17,7 +17,7 @@ from mhaviz.views.tiles.shaded import Placed, shaded_lines
 _LINE, _BOX = 0.185, 0.155  # inches: from line to line, and height of a shade
 _CAPITAL = 0.73 * BODY / POINTS  # inches: height of a capital, so that words share a baseline whatever is above them
 _AROUND = 0.015  # inches of a shade beside its word
-_KEY, _BAR, _BAR_HEIGHT = 0.25, 0.75, 0.08  # inches: line of the key, and its bar
+_KEY, _KEY_LINE, _BAR, _BAR_HEIGHT = 0.25, 0.15, 0.75, 0.08  # inches: the key, another line of it, and its bar
 _GAP = 0.06  # inches between words of the key
 
 
@@ -32,7 +32,7 @@ class ShadedPart(Part):
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
-        return _LINE * len(self._lines(room)) + _KEY
+        return _LINE * len(self._lines(room)) + _KEY + _KEY_LINE * self._has_wide_key(room)
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the text with its top left corner at (x, y)."""
@@ -53,12 +53,20 @@ class ShadedPart(Part):
                 colour = QUIET if words[i].share is None else str(inks[i])
                 sheet.write(x + left, y + _LINE / 2 + _CAPITAL / 2, texts[i], BODY, colour=colour, vertical="baseline")
             y += _LINE
-        self._draw_key(sheet, x, y + _KEY / 2)
+        self._draw_key(sheet, x, y + _KEY / 2, self._has_wide_key(room))
 
-    def _draw_key(self, sheet: Sheet, x: float, middle: float) -> None:
+    def _has_wide_key(self, room: float) -> bool:
+        """Return whether the bar of the key has no room beside its name, and stands below it."""
+        texts = (self.block.name, *self.block.ends)
+        return sum(self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP for text in texts) + _BAR > room
+
+    def _draw_key(self, sheet: Sheet, x: float, middle: float, is_below: bool) -> None:
+        begin = x
         for text in (self.block.name, self.block.ends[0]):
             sheet.write(x, middle, text, SMALL, colour=QUIET, vertical="center_baseline")
             x += self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP
+            if is_below and text is self.block.name:
+                x, middle = begin, middle + _KEY_LINE
         gradient = np.linspace(0, self.block.scale.high, 256, dtype=np.float32)[None]
         sheet.image(x, middle - _BAR_HEIGHT / 2, _BAR, _BAR_HEIGHT, gradient, self.block.scale)
         sheet.frames([(x, middle - _BAR_HEIGHT / 2, _BAR, _BAR_HEIGHT)])
