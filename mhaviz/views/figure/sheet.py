@@ -32,7 +32,7 @@ from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.artists import Numbers
 from mhaviz.views.figure.fonts import Fonts, are_truetype
-from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, as_written, fit, font_of, text_width, wrap
+from mhaviz.views.figure.measuring import DEFAULT_FAMILY, HAIR, as_written, fit, font_of, most_within, text_width, wrap
 from mhaviz.views.figure.notebook import NotebookFigure
 from mhaviz.views.figure.outline import outline
 from mhaviz.views.measures import BODY, MARGIN, POINTS, SMALL, TITLE
@@ -50,6 +50,7 @@ INK, QUIET, ACCENT, SECOND = "#1a1a1a", "#6b6b6b", "#c2410c", "#1d4e89"
 FAINT = "#8c8c8c"  # special tokens: contrast 3.4 : 1 on white, where WCAG 2.2 asks for 3 : 1 for large text
 FOOT_LINE, TITLE_LINE = 0.16, 0.17  # inches
 _FRAME = 0.5  # thickness of lines in points
+_STEP = 0.25  # points by which a title is made smaller
 _AS_DRAWN = 0.97  # measured / drawn width of bold letters
 _LONGEST_LINE = 400  # most characters of a title or a line of the foot
 
@@ -380,12 +381,18 @@ def title_size(titles: Iterable[tuple[Title | str, float]], fonts: Fonts) -> flo
 
     ``titles``: titles, each with the inches that it has.
     """
-    size = TITLE
+    steps = round((TITLE - BODY) / _STEP)
     for title, room in titles:
         longest = _shortening(title, fonts)(_LONGEST_LINE) if title else ""
-        while size > BODY and text_width(longest, size, fonts.families, bold=True) > _AS_DRAWN * room:
-            size -= 0.25
-    return size
+        room *= _AS_DRAWN
+
+        def width_of(steps: int, longest: str = longest) -> float:
+            return text_width(longest, BODY + steps * _STEP, fonts.families, bold=True)
+
+        if steps and (width := width_of(steps)) > room:
+            least = width * BODY / (BODY + steps * _STEP)
+            steps = most_within(room, width_of, (0, least), (steps, width))
+    return BODY + steps * _STEP
 
 
 def title_lines(title: Title | str, width: float, fonts: Fonts) -> list[str]:
