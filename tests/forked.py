@@ -11,12 +11,13 @@ import tempfile
 from pathlib import Path
 
 FORKS = """
-import json, os, signal, sys
+import gc, json, os, signal, sys
 import mhaviz, mhaviz.cli, torch
 sys.path.append(sys.argv[1])
 for line in sys.stdin:
     first, code, said, folder, arguments, surroundings = json.loads(line)
     exec(first)
+    gc.freeze()  # or each child, when it ends, looks through all that is imported, and has a copy of it made for that
     children = []
     for number, own in enumerate(surroundings):
         child = os.fork()
