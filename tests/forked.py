@@ -39,6 +39,8 @@ import torch.distributed.tensor, transformers.generation.utils, transformers.mod
 mhaviz.load
 """
 
+COMMAND_LINE = "import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())"
+
 
 @functools.cache
 def forking():

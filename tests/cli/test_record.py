@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from forked import run_forked
+from forked import COMMAND_LINE, run_forked
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -358,7 +358,7 @@ def test_a_program_under_the_installed_command(tmp_path):
 def test_results_are_there_whatever_a_program_closes(tmp_path, end):
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{end}\n")
     command = ["record", "--json", "-o", "run.json", "program.py"]
-    ((status, out, err),) = run_forked("import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", *command, folder=tmp_path)
+    ((status, out, err),) = run_forked(COMMAND_LINE, *command, folder=tmp_path)
     assert status == 0, err
     assert json.loads(out) == json.loads((tmp_path / "run.json").read_text())
     assert err.endswith("mhaviz: saved run.json\n")
@@ -372,7 +372,7 @@ def test_nothing_is_written_into_a_file_that_a_program_opens_in_place_of_what_it
     taken = f"os.closerange({first}, {last}); taken = [open(f'taken {{i}}', 'w') for i in range(9)]"
     (tmp_path / "program.py").write_text(f"{PROGRAM}\n{taken}\n")
     command = ["record", *shows, "-o", "run.json", "program.py"]
-    ((status, out, err),) = run_forked("import sys, mhaviz.cli; sys.exit(mhaviz.cli.run())", *command, folder=tmp_path)
+    ((status, out, err),) = run_forked(COMMAND_LINE, *command, folder=tmp_path)
     has_stdout = first == 3 and not shows
     assert (status, "L0 H2" in out) == (0 if has_stdout else 1, has_stdout), err
     assert "printed" in (err if shows else out)
