@@ -94,7 +94,7 @@ def test_a_sheet_explains_what_it_shows(name, room, text, scale):
 
 
 def test_a_part_says_what_the_next_has():
-    first, second = figures_of(record("explanation"), Style(room="column", dpi=50))
+    first, second = drawn("explanation", "column")
     assert "part 1 of 2, next: " in " ".join(texts(first))
     assert "next: " not in " ".join(texts(second))
 
@@ -109,7 +109,7 @@ def test_matrices_stand_in_a_row_rather_than_on_several_slides():
 def test_pictures_stand_with_their_heading_and_together_where_they_fit(room):
     """All of a head is on one sheet, below its heading."""
     seen = []
-    for sheet in figures_of(record("matrices"), Style(room=room, dpi=50)):
+    for sheet in drawn("matrices", room):
         titles = "\n".join(texts(sheet))
         names = re.findall(r"^(Kᵀ|[VQSAH])(?: = [^W\n]*)? \(\d × [^8]\)$", titles, re.M)
         headings = re.findall(r"^L0 H\d", titles, re.M)
@@ -126,7 +126,7 @@ def only_words(sheet):
 @pytest.mark.parametrize("room", SIZES)
 @pytest.mark.parametrize("name", ["explanation", "projections", "scaling", "trace"])
 def test_no_sheet_has_only_words(name, room):
-    assert not any(map(only_words, figures_of(record(name), Style(room=room, dpi=50))))
+    assert not any(map(only_words, drawn(name, room)))
 
 
 def test_a_table_without_room_below_a_picture_stands_beside_it():
@@ -158,12 +158,12 @@ def is_number(text):
 
 def test_the_heads_of_a_room_are_the_strongest():
     attention = record("72")
-    (sheet,) = figures_of(attention, Style(room="column", dpi=50))
-    drawn = {int(re.sub(r".*H", "", image.get_label())) for image in images(sheet, "L0 H")}
+    (sheet,) = drawn("72", "column")
+    shown = {int(re.sub(r".*H", "", image.get_label())) for image in images(sheet, "L0 H")}
     peaks = attention.maps[0].weights[:, :, 1:].max(axis=2).mean(axis=1)  # the first key aside
-    assert drawn == set(np.argsort(-peaks)[: len(drawn)].tolist())
-    assert 4 <= len(drawn) < 72
-    assert f"the {len(drawn)} strongest of 72 heads" in " ".join(texts(sheet)[::-1])
+    assert shown == set(np.argsort(-peaks)[: len(shown)].tolist())
+    assert 4 <= len(shown) < 72
+    assert f"the {len(shown)} strongest of 72 heads" in " ".join(texts(sheet)[::-1])
 
 
 def test_two_sentences_have_the_same_heads_in_a_room_and_all_their_labels():
@@ -225,7 +225,7 @@ def test_every_part_is_in_one_of_the_files():
     assert len(sheets) > 1
     steps = [text for sheet in sheets for text in labelled(sheet)]
     assert steps == [f"step {step.name}" for step in trace.steps]
-    sentences = [image for sheet in figures_of(record("sentences"), Style(room="column", dpi=50))
+    sentences = [image for sheet in drawn("sentences", "column")
                  for image in images(sheet, "L0 H")]  # fmt: skip
     assert len(sentences) == 7 * 4
 
@@ -254,7 +254,7 @@ def test_a_pdf_has_a_page_for_each_part(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")  # which matplotlib reads
     explanation, path = record("explanation"), tmp_path / "t.pdf"
     explanation.save(path, room="column", dpi=50)
-    sheets = figures_of(explanation, Style(room="column", dpi=50))
+    sheets = drawn("explanation", "column")
     assert [found.name for found in tmp_path.iterdir()] == ["t.pdf"]
     pdf = PdfReader(path)
     assert "/CreationDate" not in pdf.metadata
