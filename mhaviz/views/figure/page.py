@@ -1,12 +1,10 @@
 """A page as a sheet: each block is measured, then all are laid out from top to bottom, then drawn."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.limits import LEAST_DPI
@@ -94,15 +92,16 @@ class _Laid:
         return self.most is None or (self.plan.height <= self.most + _HAIR and are_legible)
 
     @property
-    def lacks(self) -> NDArray[np.int64]:
-        """Numbers that grow with what has no room: broken rows of grids, left out parts, pictures, which are divided,
-        tiles without all labels, tiles without numbers, minus tiles, and minus cells."""
-        lacks = np.array([not self.are_abreast, len(self.plan.notices), 0, 0, 0, 0, 0])
+    def lacks(self) -> Counter[str]:
+        """Counts that grow with what has no room; those of tiles and of cells are negative, as more of them is more."""
+        lacks = Counter(broken_rows=not self.are_abreast, left_out=len(self.plan.notices))
         for one in _pictures(part for part, *_ in self.plan.places):
             n_tiles, sides = len(one.panels), ((one.rows, one.layout.queries), (one.columns, one.layout.keys))
-            is_labelled = not any(lacks_labels(axis, side) for axis, side in sides)
-            cells = math.prod(one.layout.cells)
-            lacks += 0, 0, 1, n_tiles * (not is_labelled), n_tiles * (one.layout.value_size is None), -n_tiles, -cells
+            lacks["pieces"] += 1
+            lacks["without_labels"] += n_tiles * any(lacks_labels(axis, side) for axis, side in sides)
+            lacks["without_numbers"] += n_tiles * (one.layout.value_size is None)
+            lacks["tiles"] -= n_tiles
+            lacks["cells"] -= math.prod(one.layout.cells)
         return lacks
 
     @property
@@ -127,13 +126,6 @@ def draw_pages(page: Page, style: Style, formats: Collection[str] = FIGURE_SUFFI
     """Draw a page as ``draw_page`` does, on the sheets of the size of the style's room that it takes."""
     if style.room is None:
         return [draw_page(page, style, formats)]
-
-    def laid_out(part: Page) -> _Laid | None:
-        try:
-            return _lay_out(part, style, scales)
-        except _TooWideError:
-            return None
-
     scales = resolve(page, {}, style)
     sheets = _sheets(page, style, scales)
     if style.room == "slide" and style.font_size is None:
@@ -159,8 +151,11 @@ def _legible_from_afar(page: Page, style: Style, scales: Scales, usual: list[Pag
     """Return the style of slides with the largest letters with which they show all that they show with the usual ones,
     and the slides: the usual ones, or, for letters that are just read from afar, up to twice as many."""
 
-    def lacks(laid: Iterable[_Laid]) -> NDArray[np.int64]:
-        return np.asarray(np.stack([one.lacks for one in laid]).sum(axis=0), np.int64)
+    def lacks(laid: Iterable[_Laid]) -> Counter[str]:
+        total = Counter[str]()
+        for one in laid:
+            total.update(one.lacks)
+        return total
 
     most = lacks(_lay_out(sheet, style, scales) for sheet in usual)
     for size in (*_OF_SLIDES, *_OF_MORE_SLIDES):
@@ -171,7 +166,7 @@ def _legible_from_afar(page: Page, style: Style, scales: Scales, usual: list[Pag
         except ArgumentError:
             continue
         has_room = len(sheets) <= _MOST_SLIDES * len(usual) and all(one.fits for one in laid)
-        if has_room and (lacks(laid) <= most).all():
+        if has_room and lacks(laid) <= most:
             return larger, sheets
     return style, usual
 
