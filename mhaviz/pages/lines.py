@@ -7,7 +7,15 @@ from itertools import chain
 import numpy as np
 
 from mhaviz.errors import counted
-from mhaviz.pages.answer import by_chance, key_names, query_names, texts_blocks, texts_names, title_text
+from mhaviz.pages.answer import (
+    by_chance,
+    key_names,
+    not_ranked_text,
+    query_names,
+    texts_blocks,
+    texts_names,
+    title_text,
+)
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import in_quotes
@@ -123,9 +131,11 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
         ]
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
+    not_ranked = not_ranked_text(text.look) if text.look and not text.look.has_strong else ""  # the title names these
     pieces = sorted({n for side in (text.queries, text.keys) for n in side.counts or () if n > 1})
     seen = "; ".join([_SEEN, *(f"({n}): a word of {n} tokens" for n in pieces[:1])])
-    return [Links(_table(text), text, tuple(panels), _ASIDE, seen, _carried), *left_out]
+    links = Links(_table(text), text, tuple(panels), _ASIDE, seen, _carried)
+    return [links, *[Text((not_ranked,), "quiet")] * bool(not_ranked), *left_out]
 
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:

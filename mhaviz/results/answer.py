@@ -138,6 +138,11 @@ class Look(OfText):
         return tuple(look for look in self.heads if look.is_ranked)
 
     @property
+    def has_strong(self) -> bool:
+        """Whether some ranked head looks at its target strongly."""
+        return any(one.weight >= STRONG for one in self.ranked)
+
+    @property
     def shown(self) -> tuple[HeadLook, ...]:
         """Heads of pictures, at most five: those that are ranked, or else all; first the one with the largest weight,
         where none is strong."""
@@ -249,13 +254,19 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     """
     having = [maps for maps in by_text(attention, parameter("query")) if _words_with(query, maps[0])]
     for m, *_ in having:
-        require_single(query, sorted(_words_with(query, m).values()))
+        require_single(query, sorted(_words_with(query, m).values()), where=in_text(m))
     if not having:
         raise _no_such_word(query, attention.maps[0])
     few = [LeftOut(reason, **about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
     if len(few) == len(having):
         raise _unanswered(few[0])
     return having
+
+
+def in_text(of: "OfText | AttentionMap") -> str:
+    """Return " in sentence 2" of a text that has a number, and " in pass 3"; "" else."""
+    named = {text_name(of.is_recorded): of.sentence, "pass": of.pass_number}
+    return "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
 
 
 def _unanswered(text: LeftOut) -> UnansweredError:

@@ -211,12 +211,17 @@ class Axis(ShortRepr):
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
 
 
-def require_single(query: int | str | None, places: Sequence[int], option: str = "query") -> None:
-    """Raise ArgumentError naming ``option``, with the positions to choose from, if a token has several."""
+def require_single(query: int | str | None, places: Sequence[int], option: str = "query", where: str = "") -> None:
+    """Raise ArgumentError naming ``option``, with the positions to choose from, if a token has several.
+
+    ``where``: the text that has them, " in sentence 2", as another may have other words there; "": there is no other.
+    """
     if len(places) > 1:
-        listed = ", ".join(f"#{i}" for i in places[:_FOUND]) + ", …" * (len(places) > _FOUND)
+        shown = [f"#{i}" for i in places[:_FOUND]]
+        shown = [quoted(f"{query} {place}") for place in shown] if where else shown
+        listed = ", ".join(shown) + ", …" * (len(places) > _FOUND)
         raise ArgumentError(
-            f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times; give a position: {listed}"
+            f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times{where}; give a position: {listed}"
         )
 
 

@@ -18,11 +18,12 @@ from mhaviz.results.answer import (
     about,
     are_one_text,
     by_text,
+    in_text,
     is_answerable,
     sides_document,
     word_sides,
 )
-from mhaviz.results.attention import head_name, text_name
+from mhaviz.results.attention import head_name
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
 
@@ -161,7 +162,7 @@ def lines(attention: "Attention", query: int | str | None = None) -> Lines:
 def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
     """Return the error of texts of which none has links."""
     text = max(texts, key=lambda one: max((head.carried for head in one.diffuse), default=-1.0))
-    where = _in_text(text)
+    where = in_text(text)
     if text.look:
         return UnansweredError(
             f"{parameter('query')}: expected a word that gives some word a weight of at least {LEAST_WEIGHT:.2f} in a "
@@ -178,12 +179,6 @@ def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
     )
 
 
-def _in_text(text: "TextLinks | AttentionMap") -> str:
-    """Return " in sentence 2" of a text that has a number, and " in pass 3"; "" else."""
-    named = {text_name(text.is_recorded): text.sentence, "pass": text.pass_number}
-    return "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
-
-
 def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
     """Return the maps of each text, which need not have their weights yet, if all its words may have links.
 
@@ -197,7 +192,7 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
         if n_words > _MOST_WORDS:
             raise UnansweredError(
                 f"lines: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
-                f"{n_words:,}{_in_text(longest)}{_one_query()}"
+                f"{n_words:,}{in_text(longest)}{_one_query()}"
             )
     texts = by_text(attention, "lines")
     require_few(max(sum(len(m.heads) for m in maps) for maps in texts))

@@ -267,6 +267,13 @@ def test_each_text_that_has_the_word_is_answered():
     assert len(headings) == 2
 
 
+def test_a_word_that_a_text_has_twice_is_asked_for_in_this_text():
+    given = result(made(STRONG, sentence=0), made(STRONG, "cbacdef", sentence=1))
+    with pytest.raises(ArgumentError, match=r"'c' occurs 2 times in sentence 1; give a position: 'c #0', 'c #3'$"):
+        given.answer("c")
+    assert [(look.sentence, look.query) for look in given.answer("c #3").looks] == [(1, 3)]
+
+
 def test_special_tokens_and_sinks_are_no_words():
     sunk = FLAT + 50 * (np.arange(7) == 0)
     (look,) = answered(made(sunk, special_keys=(6,), special_queries=(6,))).looks

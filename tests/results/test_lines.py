@@ -129,6 +129,14 @@ def test_an_all_words_picture_has_a_panel_and_a_colour_for_each_head(animal):
     assert "53 lines carry 37 to 69% of the weight that a head gives to words" in texts(sheet)
 
 
+def test_heads_of_a_title_without_lines_are_named(animal):
+    said = animal.select(layer=[0, 5]).lines("street")
+    assert lines_page(said).title == "“street” looks strongly only where other words look, too: at “the” (L0 H2 1.00)"
+    assert not any(one.name == "L0 H2" for one in said.texts[0].heads)
+    assert any(line.startswith("not ranked: L0 H2 “the” 1.00 (previous word, usually") for line in shown(said, 300))
+    assert not any("not ranked" in line for line in shown(animal.lines("it"), 300))
+
+
 EYE, FLAT = np.eye(7) + 0.01, np.ones((7, 7))
 
 
