@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
 from mhaviz.inputs.tokens import Ranges, Text, Tokens, whole_character
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
@@ -48,9 +48,11 @@ def words(tokens: Tokens) -> tuple[Span, ...]:
     """
     if are_nameless(tokens):
         first = f", such as {quoted(tokens.texts[0])}" if len(tokens) else ""
+        options = [parameter(name) for name in ("tokens", "queries") if is_accepted(name)]
+        names = f"names by {' or '.join(options)}" if options else "a text"
         raise ArgumentError(
-            f"{parameter('by')}: expected names of tokens, to know where words begin, got positions{first}; give a "
-            f"text, or leave this out"
+            f"{parameter('by')}: expected names of tokens, to know where words begin, got positions{first}; give "
+            f"{names}, or leave this out"
         )
     if tokens.grid is not None:
         raise ArgumentError(f"{parameter('by')}: expected tokens of a text, got patches of an image; leave this out")

@@ -136,6 +136,10 @@ def test_arrays_without_tokens_have_no_words(mhaviz, tmp_path, monkeypatch):
     refused = mhaviz("show", "weights.npy", "--by", "word")
     assert refused.status == 2
     assert "--by: expected names of tokens, to know where words begin, got positions, such as '0'" in refused.err
+    assert refused.err.endswith("give names by --queries, or leave this out\n")
+    Path("program.py").write_text("import torch\ntorch.nn.MultiheadAttention(8, 2)(*[torch.ones(5, 1, 8)] * 3)\n")
+    recorded = mhaviz("record", "--by", "word", "program.py")
+    assert recorded.err.endswith("give names by --tokens, or leave this out\n")
     Path("words.txt").write_text("un\n do\nne\n")
     shown = mhaviz("show", "weights.npy", "--queries", "words.txt", "--by", "word")
     assert shown.status == 0
