@@ -114,8 +114,9 @@ class TextLinks(OfText):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Indices of the queries that are words: of one text, all that are not aside."""
-        return tuple(i for i in range(len(self.queries)) if not (self.is_of_one_text and self.aside[i]))
+        """Indices of the queries that have a place: those with links, and the others that are words."""
+        aside = {*self.queries.special, *(np.flatnonzero(self.aside).tolist() if self.is_of_one_text else ())}
+        return tuple(i for i in range(len(self.queries)) if i in self.shown or i not in aside)
 
     @property
     def columns(self) -> tuple[int, ...]:

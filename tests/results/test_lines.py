@@ -137,6 +137,24 @@ def test_heads_of_a_title_without_lines_are_named(animal):
     assert not any("not ranked" in line for line in shown(animal.lines("it"), 300))
 
 
+@pytest.mark.parametrize("query", ["[CLS]", "[SEP]", "."])
+def test_lines_from_a_special_token_have_its_place(animal, query, tmp_path):
+    lines = animal.lines(query)
+    (text,) = lines.texts
+    assert [i for i in text.rows if text.queries.texts[i] == query] == [*text.shown]
+    assert len(text.rows) == 12 + (query != ".")
+    layout = lay_out(text, text.heads)
+    assert {line.begin for line in layout.lines} == {row.y for row in layout.left if row.has_line}
+    lines.save(tmp_path / "a.png")
+
+
+def test_the_end_of_a_translation_is_no_word():
+    weights = np.random.default_rng(0).dirichlet(np.full(5, 0.2), (2, 5))
+    cross = made(weights, "abcde", ["u", "v", "x", "y", "<end>"], kind="cross", special_queries=(4,))
+    assert result(cross).lines().texts[0].shown == (0, 1, 2, 3)
+    assert result(cross).lines("<end>").texts[0].rows == (0, 1, 2, 3, 4)
+
+
 EYE, FLAT = np.eye(7) + 0.01, np.ones((7, 7))
 
 
