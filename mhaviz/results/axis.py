@@ -21,6 +21,7 @@ _LABEL = re.compile(
     r"(?:\s\([0-9,]+(?: pieces)?\))?",
     re.DOTALL,
 )
+_COUNT = re.compile(r"\s\([0-9,]+(?: pieces)?\)\s*$")
 _IN_QUOTES = re.compile(r"\s*[“\"](?P<label>.+)[”\"]\s*", re.DOTALL)
 _FOUND = 8  # tokens that an error lists
 _WIDE = 32  # tokens in a cell; one more adds 3% of weight, less than one step of most colour scales
@@ -157,12 +158,22 @@ class Axis(ShortRepr):
         wanted = form(name)
         return [i for i, text in enumerate(self.tokens.texts, self.start) if form(text) == wanted]
 
+    def _shortened(self, name: str) -> list[int]:
+        """Return the positions of tokens that a picture shortens to a name with "…" in the middle."""
+        begin, cut, end = name.partition("…")
+        if not (cut and begin):
+            return []
+        texts = ((i, text.strip()) for i, text in enumerate(self.tokens.texts, self.start))
+        return [i for i, text in texts if len(text) > len(name) and text.startswith(begin) and text.endswith(end)]
+
     def labelled(self, label: str, owners: NDArray[np.int64] | None = None) -> list[int]:
         """Return the positions of a token that is given as pictures write it where a text has it more than once,
-        "lamp #293" or "lamp₂₉₃"; of a span, also with the number of its tokens, "didn't (3)"; of blanks, as ␣.
+        "lamp #293" or "lamp₂₉₃"; of a span, also with the number of its tokens, "didn't (3)"; of blanks, as ␣;
+        of a long text, as "Rindfl…gesetz".
 
         ``owners``: the span of each token, if the axis is of spans and the position in the label is of a token.
         """
+        label = _COUNT.sub("", label)
         in_quotes = _IN_QUOTES.fullmatch(label)
         if in_quotes and (places := self.exactly(in_quotes["label"])):
             return places
@@ -170,7 +181,9 @@ class Axis(ShortRepr):
         if not match:
             return []
         name, number = match["name"], match["beside"] or match["below"]
-        places = self.named(name) or (self.named(name.replace(BLANK, " ")) if not name.strip(BLANK) else [])
+        places = self.named(name) or self._shortened(name)
+        if not places and not name.strip(BLANK):
+            places = self.exactly(name.replace(BLANK, " "))
         if number is None:
             return places
         position = int(number.translate(str.maketrans(SUBSCRIPTS, "0123456789")))

@@ -112,6 +112,7 @@ def test_a_label_of_a_picture_names_its_token(lowered):
         ('"the #5"', 5),
         ("the₁ (2)", 1),
         ("lamp #3 (3 pieces)", 3),
+        ("“lamp #3” (3 pieces)", 6),
     ],
 )
 def test_labels_with_positions(text, position):
@@ -122,6 +123,17 @@ def test_labels_with_positions(text, position):
 def test_labels_of_other_positions(text):
     with pytest.raises(ArgumentError, match="expected a token, or a position from 0 to 14, got"):
         choose_token(text, LABELLED)
+
+
+def test_a_shortened_label_is_that_of_a_longer_text():
+    tokens = ("Rindfleischetikettierung", " x", " Rindfleischetikettierung", "Rind…ung")
+    assert choose_token("Rindf…ung #2", tokens) == 2
+    assert choose_token("“Rindf…ung₀ (14)”", tokens) == 0
+    assert choose_token("Rind…ung", tokens) == 3
+    with pytest.raises(ArgumentError, match="occurs 2 times; give a position: #0, #2"):
+        choose_token("Rindf…ung", tokens)
+    for text in ("…", "R…x", "…ung"):
+        assert not Axis.of(tokens).places(text)
 
 
 def test_a_label_of_a_part_has_positions_in_the_whole():
