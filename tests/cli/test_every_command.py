@@ -84,8 +84,8 @@ def test_an_advice_names_what_the_command_can_do(mhaviz, tmp_path, monkeypatch, 
 
 
 WRONG = [  # what cannot be done, and how the message begins
-    ("heatmap 'a b a' {} --query zebra", "--query: expected a token, or a position from 0 to {}, got 'zebra'"),
-    ("heatmap 'a b a' {} --query 9", "--query: expected a token, or a position from 0 to {}, got '9'"),
+    ("heatmap 'a b a' {} --query zebra", "--query: expected a word, or a position from 0 to {}, got 'zebra'"),
+    ("heatmap 'a b a' {} --query 9", "--query: expected a word, or a position from 0 to {}, got '9'"),
     ("heatmap 'a b a' {} --query a", "--query: 'a' occurs 2 times"),
     ("heatmap 'a b a' {} --query 2 --window 0:2,:", "--query: expected a token, or a position from 0 to 1, got '2'"),
     ("heatmap 'a b a' {} --query 1", "--query: expected at least 4 words that the query sees, got 3: of so"),
