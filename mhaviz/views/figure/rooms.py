@@ -176,7 +176,7 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strength
             current[-1] = beside
             continue
         headings = _n_headings(current)
-        is_pictured = any(not isinstance(one, Text | Table) for one in current) or isinstance(block, Table)
+        is_pictured = any(map(_is_picture, current)) or isinstance(block, Table)
         if headings < len(current) and (
             block.n_pieces == 1 or (is_pictured and fit(*current[len(current) - headings :], block))
         ):
