@@ -55,8 +55,8 @@ def texts_blocks(
 def _reading(answer: Answer) -> str:
     """Return how to read bars, and which heads are ranked."""
     said = (
-        "a bar is all weight of the word; ranked: heads that give their word more than 2 × others, which is what other "
-        "words give that word"
+        "a bar is all weight of the word; ranked: heads that give their word more than 2 × what other words give it "
+        "(others)"
     )
     are_of_one_text = any(look.itself is not None for look in answer.looks)
     are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
@@ -193,7 +193,7 @@ def _shaded(look: Look) -> Shaded:
 
 def _bars(look: Look) -> Bars:
     heads = look.shown
-    mean = Bar("mean", _slices(look, look.mean), f"of {len(look.heads)} heads", is_mean=True)
+    mean = Bar("mean", _slices(look, look.mean), is_mean=True)
     bars = (_bar(look, one) for one in heads)
     columns = (
         Column("head", align="left", is_key=True),
@@ -204,12 +204,13 @@ def _bars(look: Look) -> Bars:
     )
     rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, one.others) for one in heads)
     every = (*[mean] * (len(look.heads) > 1), *bars)
-    return Bars(Table(columns, rows), every, "other words", "special tokens and sinks", "weight 1", _OTHERS)
+    notes = "other words give it", _OTHERS
+    return Bars(Table(columns, rows), every, "the rest", "special tokens and sinks", "weight 1", notes)
 
 
 def _bar(look: Look, one: HeadLook) -> Bar:
     others = NOTHING if one.others is None else f"{one.others:.2f}"
-    return Bar(_head(one), _slices(look, one.weights, one.target), f"{_OTHERS} {others}", others)
+    return Bar(_head(one), _slices(look, one.weights, one.target), others)
 
 
 def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None) -> tuple[Slice, ...]:

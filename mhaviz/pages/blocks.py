@@ -534,15 +534,13 @@ class Bar:
     Attributes:
         name: label before it, such as a head, "L0 H2".
         slices: the slices; those that have no room are drawn as the rest.
-        note: remark beside it.
-        short_note: the same in a column under the name of all.
+        note: number beside it, in a column.
         is_mean: whether it is the mean of the bars.
     """
 
     name: str
     slices: tuple[Slice, ...]
     note: str = ""
-    short_note: str = ""
     is_mean: bool = False
 
 
@@ -556,7 +554,7 @@ class Bars(_Illustration):
         rest: name of what has no name in a bar.
         aside: name of what is aside.
         end: text at the end of the bars, such as "weight 1".
-        notes: name of the column of short notes.
+        notes: name of the column of notes, and a short one for narrow pages.
     """
 
     table: Table
@@ -564,7 +562,7 @@ class Bars(_Illustration):
     rest: str
     aside: str
     end: str
-    notes: str
+    notes: tuple[str, str]
 
     is_explained = True
 

@@ -56,12 +56,11 @@ class _Laid(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Inches of the names, of the bars and of the notes, and whether notes are short."""
+    """Inches of the names and of the bars, and the name of the column of notes."""
 
     left: float
     across: float
-    notes: float
-    are_short: bool
+    notes: str
 
 
 @dataclass(frozen=True)
@@ -84,14 +83,15 @@ class BarsPart(Part):
         return any(bar.is_mean for bar in self.block.bars)
 
     def _columns(self, room: float) -> _Columns:
-        """Return the columns: notes are short where they would leave too little to the bars."""
+        """Return the columns: the name of the notes is short where it would leave too little to the bars."""
         bars = self.block.bars
         left = max(self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in bars) * DRAWN_WIDER + _BESIDE
-        notes = max(self._width(bar.note, SMALL) for bar in bars) + _BESIDE
-        if room - left - notes >= _LEAST_BESIDE_NOTES:
-            return _Columns(left, room - left - notes, notes, are_short=False)
-        short = max(self._width(text, SMALL) for text in (self.block.notes, *(bar.short_note for bar in bars)))
-        return _Columns(left, room - left - short - _BESIDE, short + _BESIDE, are_short=True)
+        numbers = max(self._width(bar.note, SMALL) for bar in bars)
+        long, short = (
+            _Columns(left, room - left - max(self._width(name, SMALL), numbers) - _BESIDE, name)
+            for name in self.block.notes
+        )
+        return long if long.across >= _LEAST_BESIDE_NOTES else short
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the bars with their top left corner at (x, y)."""
@@ -105,14 +105,14 @@ class BarsPart(Part):
                 self._box(sheet, begin + box.x, y, box.width, box.fill)
             for left, text, size, colour, align in laid.texts:
                 sheet.write(begin + left, middle, text, size, colour=colour, align=align, vertical="center_baseline")
-            note = bar.short_note if columns.are_short else bar.note
+            note = columns.notes if bar.is_mean else bar.note  # the mean comes first
             sheet.write(end + _BESIDE, middle, note, SMALL, colour=QUIET, vertical="center_baseline")
             y += _ROW + _AFTER_MEAN * bar.is_mean
         middle = y + _TICKS / 2 - (_ROW - _HEIGHT)
         sheet.write(begin, middle, "0", SMALL, colour=QUIET, vertical="center_baseline")
         sheet.write(end, middle, self.block.end, SMALL, colour=QUIET, align="right", vertical="center_baseline")
-        if columns.are_short:
-            sheet.write(end + _BESIDE, middle, self.block.notes, SMALL, colour=QUIET, vertical="center_baseline")
+        if not self._has_mean:
+            sheet.write(end + _BESIDE, middle, columns.notes, SMALL, colour=QUIET, vertical="center_baseline")
         y += _TICKS
         edge = 0.4 * sheet.zoom  # as some colours are nearly white
         for line in self._key_lines(room):
@@ -149,7 +149,7 @@ class BarsPart(Part):
         for place, one in enumerate(words):
             forms = self._forms(one)[bar.is_mean :]  # the text has the mean's numbers, of its weight on words
             text = self._fitting(forms, one.share * across - 2 * _INSET, BODY) if one.name else ""
-            if not text and place:
+            if not text and (place or bar.is_mean):
                 break
             fill = self._fill(one)
             boxes.append(_Box(x, one.share * across, fill))
@@ -168,11 +168,12 @@ class BarsPart(Part):
             texts.append(_Written(inside + _INSET, text, BODY, INK if needs_dark_text(fill) else "white"))
             covered = x
         said, unsaid = set[str](), dict[str, NDArray[np.uint8]]()
-        if end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
+        has_rest = len(boxes) > 1  # where no word is named, all words are no rest
+        if has_rest and end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
             quiet = QUIET if needs_dark_text(of_rest) else "white"
             texts.append(_Written((covered + end) / 2, self.block.rest, SMALL, quiet, "center"))
             said.add(self.block.rest)
-        elif end - x > 2 * _INSET:
+        elif has_rest and end - x > 2 * _INSET:
             unsaid[self.block.rest] = of_rest
         for one in bar.slices:
             if one.kind == "aside" and one.share > 0:
