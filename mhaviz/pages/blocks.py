@@ -80,11 +80,6 @@ class Block:
         return None
 
     @property
-    def contents(self) -> tuple[str, ...]:
-        """Titles of what it shows."""
-        return (self.as_table.heading,) if self.as_table and self.as_table.heading else ()
-
-    @property
     def n_abreast(self) -> int:
         """Number of matrices side by side."""
         return 0
@@ -304,11 +299,6 @@ class Curves(_Illustration):
     is_explained = True
 
     @property
-    def contents(self) -> tuple[str, ...]:
-        """Titles of the plots."""
-        return tuple(plot.title for plot in self.plots)
-
-    @property
     def n_pieces(self) -> int:
         """Number of plots."""
         return len(self.plots)
@@ -440,11 +430,6 @@ class Links(_Illustration):
     def said(self) -> str:
         """What is said of the lines in the panels."""
         return self.said_of(self.heads)
-
-    @property
-    def contents(self) -> tuple[str, ...]:
-        """Names of the heads."""
-        return tuple(head.name for head in self.heads)
 
     @property
     def n_pieces(self) -> int:
@@ -663,11 +648,6 @@ class Matrices(Block):
         return tuple(dict.fromkeys(panel.scale for panel in self.panels if panel.scale.name))
 
     @property
-    def contents(self) -> tuple[str, ...]:
-        """Titles of the matrices."""
-        return tuple(panel.title for panel in self.panels)
-
-    @property
     def most_across(self) -> int:
         """Most matrices side by side."""
         return self.across or len(self.panels)
@@ -796,23 +776,33 @@ class Drawn:
         pooled: for each map of all tokens, and each block of panels, a text that says what a cell shows; "" where a
             cell is one number.
         hidden: how cells that a mask hides look.
-        outlines: whether outlines of panels are drawn.
+        outlines: colours of the outlines of panels that are drawn; None: all that there are.
         sinks: how columns of sinks look, such as "apart, in grey"; "": like others.
         ends: names of the lowest and the highest colour, such as "blue" and "red"; None: without colour, or unnamed.
         scales: names of the scales of what is drawn of the page; None: all of it is drawn.
+        texts: kinds, sentences and passes of the maps that are drawn; None: all.
     """
 
     cells: tuple[Cells, ...] = ()
     pooled: tuple[str, ...] = ()
     hidden: str = "outside the thin outline"  # a weight near 0 is blank, too
-    outlines: bool = True
+    outlines: frozenset[str] | None = None
     sinks: str = ""
     ends: tuple[str, str] | None = None
     scales: frozenset[str] | None = None
+    texts: frozenset[tuple[str, int | None, int | None]] | None = None
 
     def shows(self, *scales: str) -> bool:
         """Return whether what is drawn has one of these scales."""
         return self.scales is None or not self.scales.isdisjoint(scales)
+
+    def outlined(self, *colours: str) -> bool:
+        """Return whether outlines of one of these colours are drawn; without colours, whether any is."""
+        return self.outlines is None or bool(self.outlines.intersection(colours) if colours else self.outlines)
+
+    def maps(self, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+        """Return those of the maps that are of the texts that are drawn."""
+        return [m for m in maps if self.texts is None or (m.kind, m.sentence, m.pass_number) in self.texts]
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,10 @@ def _time_text(order: TimeOrder) -> str:
 
 
 def _range_text(low: float, high: float) -> str:
-    """Return "570 to 950": two digits of both, rounded outwards."""
+    """Return "570 to 950": both rounded outwards, by at most 2%."""
     ends = []
     for end, rounded in ((low, math.floor), (high, math.ceil)):
-        step = 10 ** max(math.floor(math.log10(end)) - 1, 0)
+        step = 10 ** max(math.floor(math.log10(end / 50)), 0)
         ends.append(f"{rounded(end / step) * step:,}")
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 

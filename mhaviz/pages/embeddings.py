@@ -71,7 +71,7 @@ def embeddings_page(e: EmbeddedText) -> Page:
         "",
         tuple(blocks),
         e.source.footnote,
-        lambda drawn: _reading("tokens", drawn, "beside a token: its id", e.source.remark),
+        lambda drawn: _reading("tokens", drawn, e.source.remark, ids="beside a token: its id"),
     )
 
 
@@ -148,10 +148,12 @@ def _is_one_row(part: InputPart) -> bool:
     return part.symbol in _CONSTANT and bool((part.values == part.values[0]).all())
 
 
-def _reading(rows: str, drawn: Drawn, *remarks: str) -> str:
-    """Return how to read the pictures."""
-    sides = f"rows are {rows}, columns features; in cosines both are {rows}"
-    return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, *remarks])))
+def _reading(rows: str, drawn: Drawn, *remarks: str, ids: str = "") -> str:
+    """Return how to read the pictures; ``ids``: what stands beside rows of features."""
+    are_features, are_cosines = drawn.scales is None or bool(drawn.scales - {_UNIT.name}), drawn.shows(_UNIT.name)
+    sides = f"rows are {rows}, columns features" if are_features else f"rows and columns are {rows}"
+    sides += f"; in cosines both are {rows}" * (are_features and are_cosines)
+    return "; ".join(dict.fromkeys(filter(None, [sides, *drawn.pooled, ids * are_features, *remarks])))
 
 
 def _sentences(e: EmbeddedText) -> Iterator[str]:

@@ -110,7 +110,7 @@ def _remark(over: ImageAttention, drawn: Drawn) -> str:
     if over.is_of_uniform:
         n_keys = " or ".join(f"1/{round(1 / share)}" for share in sorted({m.uniform or 1.0 for m in over.maps}))
         parts.append(f"uniform: {n_keys} of the weight to each key; clear: no more than that")
-    if any(m.patch for m in over.maps) and drawn.outlines:
+    if any(m.patch for m in over.maps) and drawn.outlined():
         parts.append("outlined: the query")
     if special := _special_text(over):
         shares = np.concatenate([m.special for m in over.maps])

@@ -89,7 +89,7 @@ def _ratios(c: ImplementationComparison) -> Plot:
     ]
     first, known = c.implementations[0].name, [ratio for ratio in ratios[0] if ratio is not None]
     ends = [readable_factor(end) for end in (min(known), max(known))] if len(series) < len(ratios) and known else []
-    notes = (f"{first}: {' to '.join(dict.fromkeys(ends))} the time of the fastest, beyond the axes",) if ends else ()
+    notes = (f"{first}: {' to '.join(dict.fromkeys(ends))} the time of the fastest, not drawn",) if ends else ()
     y = PlotAxis(unit="{:g} ×".format)
     return Plot("time ÷ that of the fastest", tuple(series), PlotAxis("N, tokens", log=2), y, notes=notes)
 

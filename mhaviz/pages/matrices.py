@@ -26,7 +26,6 @@ PRODUCTS = (
     "a row of A weighs the rows of V, and their sum is a row of H"
 )
 JOIN = "concatenate, project out: the H of all heads side by side, then O"
-_OUTLINED = "outlined: the query in orange, the key in blue; lines between columns divide heads"
 _READING = "rows are tokens, in Kᵀ features; columns of S, A and Kᵀ are keys, of the others features"
 _OF_FEATURES = "rows are tokens, columns features"
 _OF_KEYS = ("K", "V")  # matrices of the whole layer whose rows are keys
@@ -53,16 +52,23 @@ def matrices_page(m: LayerMatrices) -> Page:
         Text((JOIN,), "heading"),
         Grid(_wholes(m, [m.joined, *filter(None, [m.output])], scales)),
     )
-    about = _others_text(m), _left_out_text(m), m.source.remark
+    about = _left_out_text(m), m.source.remark
 
     def reading(drawn: Drawn) -> str:
-        marks = _OUTLINED * drawn.outlines, _hidden_text(m, drawn.hidden)
+        of_heads = (_hidden_text(m, drawn.hidden), _others_text(m)) if drawn.shows("S") else ()
         read = _READING if drawn.shows("S") else _OF_FEATURES
-        return "; ".join(filter(None, [read, *dict.fromkeys(drawn.pooled), *marks, *about]))
+        return "; ".join(filter(None, [read, *dict.fromkeys(drawn.pooled), _outlined_text(drawn), *of_heads, *about]))
 
     layer = "" if m.layer is None else f", layer {m.layer}"
     title = attention_title(m.kind, m.queries, m.keys, f", {m.source.model}{layer}")
     return Page(title, blocks, m.source.footnote, reading)
+
+
+def _outlined_text(drawn: Drawn) -> str:
+    """Return what the outlines that are drawn mean."""
+    marks = ", ".join(["the query in orange"] * drawn.outlined("orange") + ["the key in blue"] * drawn.outlined("blue"))
+    lines = "lines between columns divide heads" * drawn.outlined("fine")
+    return "; ".join(filter(None, [f"outlined: {marks}" * bool(marks), lines]))
 
 
 def _scales(m: LayerMatrices) -> dict[str, Scale]:

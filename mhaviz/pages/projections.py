@@ -18,9 +18,7 @@ from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
 _SIDES = "query", "key"
 _NAMES = "plain", "one projection W", "Wq and Wk", "Wv as well"
-_OUTLINED = (
-    "outlined, with their scores in or above the cells: the two words that score each other most unlike in stage 3"
-)
+_OUTLINED = "the two words that score each other most unlike in stage 3"
 _OUTLINED_UP_TO = 40  # tokens; with more, cells are too small to be outlined
 _MOST_FEATURES = 24  # features of the outputs drawn, from the first, so that their cells can be distinguished
 _ABREAST = 8  # heads side by side
@@ -59,10 +57,8 @@ def projections_page(c: ProjectionComparison) -> Page:
         )
         for i, s in enumerate(c.stages, 1)
     ]
-    some = f", features 0–{_MOST_FEATURES - 1} of {c.d_model}" if c.d_model > _MOST_FEATURES else ""
-    results = [
-        Panel(f"stage {i}: O{some}", values, outputs, short=f"stage {i}: O") for i, values in enumerate(drawn, 1)
-    ]
+    some = f"feature, the first {_MOST_FEATURES} of {c.d_model}" if c.d_model > _MOST_FEATURES else "feature"
+    results = [Panel(f"stage {i}: O", values, outputs) for i, values in enumerate(drawn, 1)]
     features = Axis.numbered(drawn[0].shape[1])
     split = tuple(
         Panel(head_name(0, i), blanked(values, hidden), weights, numbers="none") for i, values in enumerate(c.heads)
@@ -74,7 +70,7 @@ def projections_page(c: ProjectionComparison) -> Page:
     lines = -(-len(split) // _ABREAST)
     blocks: list[Block] = [
         Matrices(title, tuple(maps), tokens, tokens, 4, _SIDES),
-        Matrices("", tuple(results), tokens, features, 4),
+        Matrices("", tuple(results), tokens, features, 4, ("", some)),
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
     ]
@@ -87,9 +83,10 @@ def projections_page(c: ProjectionComparison) -> Page:
         blocks += [of_heads, said]
 
     def reading(drawn: Drawn) -> str:
-        return "; ".join(
-            filter(None, [scores_reading(drawn), *dict.fromkeys(drawn.pooled), _OUTLINED * drawn.outlines])
-        )
+        itself = f"{drawn.hidden}: a word with itself, left out" * (drawn.shows(SCORE, WEIGHT) and bool(hidden.any()))
+        scored = ", with their scores in or above the cells" * drawn.shows(SCORE)
+        marked = f"in thick outlines{scored}: {_OUTLINED}" * drawn.outlined()
+        return "; ".join(filter(None, [scores_reading(drawn), *dict.fromkeys(drawn.pooled), itself, marked]))
 
     return Page(_lesson(c), tuple(blocks), c.source.footnote, reading)
 

@@ -152,7 +152,7 @@ def scaling_page(c: ScalingComparison) -> Page:
     blocks = scaling_blocks(c, study_title(c))
 
     def reading(drawn: Drawn) -> str:
-        marked = "outlined: saturated rows" * drawn.outlines
+        marked = "outlined: saturated rows" * drawn.outlined()
         return "; ".join(filter(None, [scores_reading(drawn), marked, scale_remark(c)]))
 
     return Page(scaling_lesson(c), blocks, c.source.footnote, reading)

@@ -432,8 +432,9 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
     return Drawn(
         tuple(cells),
         pooled,
-        outlines=any(panel.outlined for panel in panels),
+        outlines=frozenset(outline.colour for panel in panels for outline in panel.outlined),
         sinks=sinks,
         ends=style.ends,
         scales=frozenset(panel.scale.name for panel in panels),
+        texts=frozenset((m.kind, m.sentence, m.pass_number) for part in mosaics for m in part.block.maps),
     )

@@ -73,10 +73,9 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
 
 
 def _contents(part: Page) -> str:
-    """Return the names of what a part has: its headings, or else those of its tables, plots and matrices."""
-    blocks = list(leaves(part.blocks))
-    headings = [block.heading for block in blocks if block.heading]
-    names = list(dict.fromkeys(headings or (name for block in blocks for name in block.contents)))
+    """Return the names of what a part has: its headings, as far as a colon."""
+    headings = (block.heading for block in leaves(part.blocks) if block.heading)
+    names = list(dict.fromkeys(heading.split(":")[0] for heading in headings))
     return ", ".join(names[:_MOST_NAMES]) + ", …" * (len(names) > _MOST_NAMES)
 
 

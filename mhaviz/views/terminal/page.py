@@ -82,7 +82,7 @@ class PageView:
         page, scales = self.page, resolve(self.page, {}, self.style)
         abilities = Abilities.of(console, options)
         used, left_out = 0, 0
-        drawn = Drawn((), (), HIDDEN, False, ends=self.style.ends if abilities.colours else None)
+        drawn = Drawn((), (), HIDDEN, frozenset(), ends=self.style.ends if abilities.colours else None)
         remark = harmless(page.reading(drawn))
         yield from title_lines(page.title, options.max_width)
         blocks = page.blocks
