@@ -7,7 +7,7 @@ own.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, Literal
 
 from mhaviz.inputs.tokens import Tokens
@@ -709,9 +709,11 @@ class Grid(Block):
 
     Attributes:
         rows: the blocks of each row, from left to right; None: an empty place.
+        by_column: whether its blocks are read column by column where rows have no room.
     """
 
     rows: tuple[tuple[Block | None, ...], ...]
+    by_column: bool = False
 
     @property
     def n_abreast(self) -> int:
@@ -729,8 +731,9 @@ class Grid(Block):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """All blocks, row by row."""
-        return tuple(block for row in self.rows for block in row if block is not None)
+        """All blocks, row by row or column by column."""
+        lines = zip_longest(*self.rows) if self.by_column else self.rows
+        return tuple(block for line in lines for block in line if block is not None)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,8 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
         (
             (None, _panels([K], of_key, keys), _panels([V], keys, of_value)),
             (_panels([Q], queries, of_key), _panels([S, A], queries, keys), _panels([H], queries, of_value)),
-        )
+        ),
+        by_column=True,
     )
     example = Text((_score_text(m, head), _output_text(m, head)))
     return Grid(((Text((_head_title(m, head),), "heading"),), (example,), (products,)))

@@ -204,14 +204,21 @@ def line_up(rows: Sequence[Sequence[Part | None]], bars: Sequence[Scale] = (), b
     return GridPart(tuple(map(tuple, begun)), bars, bars_lie)
 
 
-def in_lines(parts: Sequence[Part], bars: Sequence[Scale], room: float, bars_lie: bool) -> GridPart:
-    """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, each in the first
-    line that has room for it; ``bars_lie``: whether colour bars lie above all."""
+def in_lines(
+    parts: Sequence[Part], bars: Sequence[Scale], room: float, bars_lie: bool, in_order: bool = True
+) -> GridPart:
+    """Return a grid of parts whose rows are too wide: one below the other, or, if all are pictures, in lines as long as
+    there is room.
+
+    ``bars_lie``: whether colour bars lie above all; ``in_order``: whether lines have the order of the parts, instead of
+    each part being in the first line that has room for it, which takes fewer.
+    """
     if any(tuple(part.pictures) != (part,) for part in parts):
         return line_up([[part] for part in parts], bars, bars_lie)
     lines = list[list[Part]]()
     for part in parts:
-        free = next((line for line in lines if line_up([[*line, part]]).width <= room), None)
+        tried = lines[-1:] if in_order else lines
+        free = next((line for line in tried if line_up([[*line, part]]).width <= room), None)
         if free is None:
             lines.append([part])
         else:

@@ -14,6 +14,7 @@ from mhaviz.pages.blocks import (
     Title,
     heads,
     leaves,
+    matrices,
 )
 from mhaviz.pages.numbers import short
 from mhaviz.pages.registry import FIGURE_SUFFIXES
@@ -49,6 +50,7 @@ _UNDER = 0.13  # inches between the last part and the foot
 _WIDEST_FOOT = 4.0  # most inches that a sheet is widened to for its foot
 _MOST_STACKED, _LEAST_ABREAST = 24.0, 2.6  # inches: height of maps one below the other; width of one beside others
 _PAPER = 8.27, 11.0  # inches that a sheet of A4 and one of letter paper have in common: width and height
+_MOST_LOWERED = 100  # positions of up to two digits are subscripts; longer ones would be as small as they are many
 _LEAST_HEAD = 1.2  # least inches of a head in a room, where not all its labels have room
 _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0  # font sizes in points, the largest that has room
 _OF_MORE_SLIDES, _MOST_SLIDES = (10.0, 9.0), 2  # sizes of letters that are worth more slides; times the usual number
@@ -94,10 +96,12 @@ class _Laid:
     @property
     def lacks(self) -> Counter[str]:
         """Counts that grow with what has no room; those of tiles and of cells are negative, as more of them is more."""
-        lacks = Counter(broken_rows=not self.are_abreast, left_out=len(self.plan.notices))
-        for one in _pictures(part for part, *_ in self.plan.places):
+        parts = [part for part, *_ in self.plan.places]
+        others = sum(part.is_picture and not part.pictures for part in parts)
+        lacks = Counter(broken_rows=not self.are_abreast, left_out=len(self.plan.notices), pieces=others)
+        for one in _pictures(parts):
             n_tiles, sides = len(one.panels), ((one.rows, one.layout.queries), (one.columns, one.layout.keys))
-            lacks["pieces"] += 1
+            lacks["pieces"] += not one.block.maps  # each head is a picture by itself
             lacks["without_labels"] += n_tiles * any(lacks_labels(axis, side) for axis, side in sides)
             lacks["without_numbers"] += n_tiles * (one.layout.value_size is None)
             lacks["tiles"] -= n_tiles
@@ -190,7 +194,8 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     page = with_plain(page, layout.is_narrow)
     scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
-    on_paper = layout.is_narrow or style.is_printed or style.has_small_letters
+    last = max((max(block.rows.end, block.columns.end) for block in matrices(page.blocks)), default=0)
+    on_paper = layout.is_narrow or style.is_printed or style.has_small_letters or last > _MOST_LOWERED
     cells = NARROW_CELLS if layout.is_narrow else fonts.label_cells
     fonts = replace(fonts, label_cells=cells, positions=layout.positions, on_paper=on_paper)
     plan = _plan(page, scales, fonts, layout)

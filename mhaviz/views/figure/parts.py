@@ -136,7 +136,8 @@ class Measuring:
         has_grids = any(one.blocks for one in block.blocks)
         if part.width <= most or (style.width is None and not has_grids):
             return part
-        return in_lines([self.part(one, room) for one in block.blocks], bars, most, style.width is not None)
+        parts = [self.part(one, room) for one in block.blocks]
+        return in_lines(parts, bars, most, style.width is not None, in_order=not style.is_narrow)
 
     def _rows(self, grid: Grid, room: Room) -> list[list[Part | None]]:
         return [[self.part(one, room) if one else None for one in row] for row in grid.rows]

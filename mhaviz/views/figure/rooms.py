@@ -296,7 +296,7 @@ def _smaller(page: Page, blocks: Iterable[Block], lay_out: LayOut) -> Iterator[B
             yield from _smaller(page, block.blocks, lay_out)
         elif isinstance(block, Grid):
             for are_texts, rows in groupby(block.rows, is_text):
-                grid = Grid(tuple(rows))
+                grid = replace(block, rows=tuple(rows))
                 yield from grid.blocks if are_texts else _parts_of_grid(page, grid, lay_out)
         else:
             yield block
@@ -307,7 +307,7 @@ def _parts_of_grid(page: Page, grid: Grid, lay_out: LayOut) -> Iterator[Block]:
     laid = [lay_out(replace(page, blocks=(Grid((row,)),))) for row in grid.rows]
     are_pictures = all(isinstance(one, Matrices) for one in grid.blocks)
     if are_pictures and not all(one and one.are_abreast for one in laid):
-        yield _Broken(grid.rows)
+        yield _Broken(grid.rows, grid.by_column)
     elif all(one and one.fits for one in laid):
         yield grid
     else:

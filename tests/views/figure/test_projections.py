@@ -51,10 +51,12 @@ def test_outputs_of_each_stage_under_its_weights_on_one_scale():
 def test_of_many_features_the_first():
     inputs = RandomLayer(512, 8, device_name="cpu").projection_inputs("one two three")
     c = compare_projections(inputs)
-    for i, (stage, output) in enumerate(zip(c.stages, images(figure_of(c), " O"), strict=True), 1):
+    sheet = figure_of(c)
+    for i, (stage, output) in enumerate(zip(c.stages, images(sheet, " O"), strict=True), 1):
         n_features = output.get_array().shape[1]
         assert np.array_equal(output.get_array(), stage.outputs[:, :n_features])
-        assert output.get_label() == f"stage {i}: O, features 0–{n_features - 1} of 512"
+        assert output.get_label() == f"stage {i}: O"
+        assert f"feature, the first {n_features} of 512" in texts(sheet)
 
 
 def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
@@ -75,7 +77,10 @@ def test_the_pair_is_outlined_in_every_stage_and_has_the_only_numbers():
             expected.append((left + (column + 0.5) * (right - left) / 5, top + (row + 0.5) * (bottom - top) / 5))
     middles = [np.mean([line.min(axis=0), line.max(axis=0)], axis=0) for line in marks.get_segments()]
     np.testing.assert_allclose(middles, expected, atol=0.01)
-    assert any("outlined, with their scores in or above the cells: the two words" in text for text in texts(sheet))
+    said = " ".join(texts(sheet))
+    assert "in thick outlines, with their scores in or above the cells: the two words" in said
+    assert "outside the thin outline: a word with itself, left out" in said
+    assert "a word with itself" not in " ".join(texts(figure_of(comparison("one two", include_self=True, n_heads=1))))
 
 
 def test_nothing_is_outlined_where_a_cell_is_of_several_words():
