@@ -11,7 +11,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores get i
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start find their bytecode, as users' do
 
-import fonts_in_memory
 import numpy as np
 import pytest
 import torch
@@ -34,7 +33,6 @@ sys.dont_write_bytecode = False  # to rewrite the assertions of all tests takes 
 gc.disable()  # while all tests are imported, a sixth of the time would go into looking through what stays
 if not torch.accelerator.is_available():  # for each that might come, PyTorch notes the stack, which is deep in a test
     torch.manual_seed = torch.default_generator.manual_seed
-fonts_in_memory.install()
 
 
 def pytest_addoption(parser):

@@ -15,7 +15,7 @@ _PARTS = ("projections", "attention", "whole layer")
 _ATTENTION, _FEATURES, _PROJECTIONS, _WHOLE, _WEIGHTS = range(5)  # numbers of colours and markers
 _MEANING = "attention: scores, softmax and mix"
 _RINGS = "ring: where two curves cross"
-_MEETING = f"upright band: from where on attention takes more time, in {SHARE:.0%} of the samples of passes"
+_MEETING = f"upright band: where attention begins to take more time, the middle {SHARE:.0%} of resampled passes"
 _TOKENS = PlotAxis("N, tokens", log=2)
 _COLOURED = tuple(zip((_PROJECTIONS, _ATTENTION, _WHOLE), _PARTS, strict=True))
 
@@ -119,7 +119,7 @@ def _times(c: Complexity) -> Plot:
     spans = () if meeting is None else ((*meeting, f"N = {_range_text(*meeting)}"),)
     y = PlotAxis(log=10, unit=readable_seconds)
     predictions = f"predicted: the operations of the curve of the same colour at {readable_count(rate)}FLOP/s"
-    notes = (_MEANING, predictions, BAND, *[_MEETING] * bool(spans)) if rate else ()
+    notes = (*((_MEANING, predictions, BAND) if rate else ()), *[_MEETING] * bool(spans))
     return Plot("time of one run, measured", (*ideal, *banded), _TOKENS, y, spans=spans, notes=notes)
 
 

@@ -88,19 +88,24 @@ def position_table_page(table: PositionTable) -> Page:
         Matrices("", (panel,), positions, Axis.numbered(panel.values.shape[1]), 1, ("position", "feature")),
         Stacks(
             (Matrices("", (cosines,), positions, positions, 1, ("position", "position")),),
-            (_by_distance(table), Text(tuple(_turning_sentences(d_model)))),
+            (*_by_distance(table), Text(tuple(_turning_sentences(d_model)))),
         ),
     )
     return Page(title, blocks, table.source.footnote, lambda drawn: _reading("positions", drawn))
 
 
-def _by_distance(table: PositionTable) -> Curves:
-    """Return the plot of the cosine of position 0 and each other; where d_model is even, of any two so far apart."""
+def _by_distance(table: PositionTable) -> Iterator[Curves]:
+    """Yield the plot of the cosine of position 0 and each other; where d_model is even, of any two so far apart.
+
+    With a single feature, a sine, position 0 has no direction and no cosine.
+    """
+    if table.values.shape[1] < 2:
+        return
     distances, cosines = range(len(table.cosines)), tuple(map(float, table.cosines[0]))
     title = "cosine of positions 0 and p"
     plot = Plot(title, (Series("", tuple(map(float, distances)), cosines, 2),), PlotAxis("p"), PlotAxis())
     columns = Column("p", "{:,}".format, is_key=True), Column(title, "{:.2f}".format)
-    return Curves((plot,), Table(columns, tuple(zip(distances, cosines, strict=True)), most=_MOST_DISTANCES))
+    yield Curves((plot,), Table(columns, tuple(zip(distances, cosines, strict=True)), most=_MOST_DISTANCES))
 
 
 def _turning_sentences(d_model: int) -> Iterator[str]:

@@ -33,6 +33,8 @@ def scores_reading(drawn: Drawn) -> str:
 def reading_text(attention: Attention, drawn: Drawn) -> str:
     """Return how to read these maps as a renderer has drawn them."""
     maps = drawn.maps(attention.maps)
+    if not maps:
+        return attention.source.remark
     name = WEIGHT.name if any(m.quantity.key == WEIGHT.key for m in maps) else maps[0].quantity.name
     sides = dict.fromkeys("queries" if m.quantity.row == "query" else f"{m.quantity.row}s" for m in maps)
     parts = [f"rows are {' or '.join(sides)}, columns keys"]

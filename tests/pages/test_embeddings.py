@@ -108,6 +108,11 @@ def test_a_word_that_comes_twice_has_the_cosine_of_its_rows_of_x():
     assert "the same row of E" not in words(embedded(part("E"), part("X"), ids=(5, 6, 7)))
 
 
+def test_a_single_feature_has_no_cosine_by_distance():
+    page = position_table_page(mhaviz.sinusoids(10, 1))
+    assert [type(block).__name__ for block in leaves(page.blocks)] == ["Matrices", "Matrices", "Text"]
+
+
 def test_the_table_of_positions():
     page = position_table_page(mhaviz.sinusoids(10, 6))
     features, cosines, by_distance, words = leaves(page.blocks)

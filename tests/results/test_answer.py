@@ -427,6 +427,13 @@ def test_colours_of_bars_are_named_and_others_stand_beside_in_any_width(animal, 
     assert "the rest" in names
 
 
+def test_bars_too_narrow_for_numbers_beside_them_have_none(animal):
+    (sheet,) = figures_of(animal.answer("it"), Style(width=2.0, font_size=20))
+    boxes = [patch for patch in sheet.page.patches if isinstance(patch, Rectangle)]
+    assert min(box.get_width() for box in boxes) > 0
+    assert "others" not in [text.get_text() for text in sheet.page.texts]
+
+
 def test_chinese_is_answered_by_token():
     assert answered(made(STRONG, "我爱北京天安门"), query="北").looks[0].keys.texts == tuple("我爱北京天安门")
 

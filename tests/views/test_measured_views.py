@@ -256,7 +256,7 @@ def test_the_figure_marks_the_crossings(complexity):
     rings = [line for line in sheet.page.lines if line.get_markersize() == 8]
     assert texts(sheet).count("predicted") == sum(line.get_linestyle() == ":" for line in times.lines) == 2
     assert "; predicted: " in " ".join(texts(sheet))
-    assert "upright band: from where on attention takes more time, in 90% of the samples of passes" in " ".join(
+    assert "upright band: where attention begins to take more time, the middle 90% of resampled passes" in " ".join(
         texts(sheet)
     )
     assert len(rings) == 3

@@ -20,7 +20,7 @@ from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 
 _HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
 _INSET, _BESIDE, _SQUARE = 0.04, 0.09, 0.08  # inches before a name in a slice; beside the bars; a colour in the key
-_LEAST_BESIDE_NOTES = 3.0  # least inches of bars beside notes
+_LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS = 3.0, 0.8  # least inches of bars beside notes, and beside short ones
 _SHADES = {"target": 0.6, "word": 0.15, "rest": 0.04}  # fixed, as lengths are the weights: places in the colormap
 _ITSELF = 246, 220, 203  # tint of the query's outline
 _MOST_CELLS = 24  # of a name
@@ -83,15 +83,16 @@ class BarsPart(Part):
         return any(bar.is_mean for bar in self.block.bars)
 
     def _columns(self, room: float) -> _Columns:
-        """Return the columns: the name of the notes is short where it would leave too little to the bars."""
+        """Return the columns: the name of the notes is short where it would leave too little to the bars, which have no
+        notes where that would."""
         bars = self.block.bars
         left = max(self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in bars) * DRAWN_WIDER + _BESIDE
         numbers = max(self._width(bar.note, SMALL) for bar in bars)
-        long, short = (
-            _Columns(left, room - left - max(self._width(name, SMALL), numbers) - _BESIDE, name)
-            for name in self.block.notes
-        )
-        return long if long.across >= _LEAST_BESIDE_NOTES else short
+        for name, least in zip(self.block.notes, (_LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS), strict=True):
+            across = room - left - max(self._width(name, SMALL), numbers) - _BESIDE
+            if across >= least:
+                return _Columns(left, across, name)
+        return _Columns(left, room - left, "")
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the bars with their top left corner at (x, y)."""
@@ -105,7 +106,7 @@ class BarsPart(Part):
                 self._box(sheet, begin + box.x, y, box.width, box.fill)
             for left, text, size, colour, align in laid.texts:
                 sheet.write(begin + left, middle, text, size, colour=colour, align=align, vertical="center_baseline")
-            note = columns.notes if bar.is_mean else bar.note  # the mean comes first
+            note = (columns.notes if bar.is_mean else bar.note) * bool(columns.notes)  # the mean comes first
             sheet.write(end + _BESIDE, middle, note, SMALL, colour=QUIET, vertical="center_baseline")
             y += _ROW + _AFTER_MEAN * bar.is_mean
         middle = y + _TICKS / 2 - (_ROW - _HEIGHT)

@@ -102,6 +102,7 @@ class _Laid:
         for one in _pictures(parts):
             n_tiles, sides = len(one.panels), ((one.rows, one.layout.queries), (one.columns, one.layout.keys))
             lacks["pieces"] += not one.block.maps  # each head is a picture by itself
+            lacks["labels"] -= n_tiles * sum(len(side.marks) for axis, side in sides if lacks_labels(axis, side))
             lacks["without_labels"] += n_tiles * any(lacks_labels(axis, side) for axis, side in sides)
             lacks["without_numbers"] += n_tiles * (one.layout.value_size is None)
             lacks["tiles"] -= n_tiles
@@ -112,6 +113,12 @@ class _Laid:
     def are_abreast(self) -> bool:
         """Whether no row of a grid is broken."""
         return all(part.is_abreast for part, *_ in self.plan.places)
+
+    @property
+    def cell(self) -> float:
+        """Inches of the smallest cell of its heads; 0: it has none."""
+        layouts = (one.layout for part, *_ in self.plan.places for one in part.pictures if one.block.maps)
+        return min((min(layout.queries.cell, layout.keys.cell) for layout in layouts), default=0.0)
 
     @property
     def cells(self) -> dict[int, tuple[int, int]]:
@@ -152,8 +159,8 @@ def _sheets(page: Page, style: Style, scales: Scales) -> list[Page]:
 
 
 def _legible_from_afar(page: Page, style: Style, scales: Scales, usual: list[Page]) -> tuple[Style, list[Page]]:
-    """Return the style of slides with the largest letters with which they show all that they show with the usual ones,
-    and the slides: the usual ones, or, for letters that are just read from afar, up to twice as many."""
+    """Return the style of slides with the largest letters with which their matrices show all that they show with the
+    usual ones, and the slides: the usual ones, or, for letters that are just read from afar, up to twice as many."""
 
     def lacks(laid: Iterable[_Laid]) -> Counter[str]:
         total = Counter[str]()

@@ -14,6 +14,7 @@ from mhaviz.results.attention import AttentionMap
 
 _MANY = 99  # parts whose numbers are as long as any
 _GOES_ON = " (continued)"
+_MUCH_LARGER = 1.25  # ratio of cells from which on heads are arranged anew
 _MOST_NAMES = 2  # of what the next part has
 _LEAST_HEADS = 4  # heads of each block of a page from which on blocks are divided rather than robbed of more
 
@@ -28,6 +29,10 @@ class LaidOut(Protocol):
     @property
     def are_abreast(self) -> bool:
         """Whether all blocks of a row of its grids, which have one, stand side by side."""
+
+    @property
+    def cell(self) -> float:
+        """Inches of the smallest cell of its heads; 0: it has none."""
 
 
 LayOut = Callable[[Page], LaidOut | None]
@@ -46,15 +51,17 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
     def fits(page: Page) -> bool:
         return not page.blocks or ((laid := lay_out(page)) is not None and laid.fits)
 
-    if fits(page):
-        return [page]
-
     def in_one(arranged: Callable[[Block], Block]) -> list[Page]:
         other = replace(page, blocks=tuple(map(arranged, page.blocks)))
         return [other] if other.blocks != page.blocks and fits(other) else []
 
-    if turned := in_one(_turned) or in_one(_loose):
-        return turned
+    def cell(page: Page) -> float:
+        return laid.cell if (laid := lay_out(page)) else 0.0
+
+    as_it_is = [page] if fits(page) else []
+    if arranged := [*as_it_is, *in_one(_turned), *in_one(_loose)]:
+        cells = [cell(one) for one in arranged]
+        return [arranged[0] if max(cells) < _MUCH_LARGER * cells[0] else arranged[cells.index(max(cells))]]
     most = max((block.n_heads for block in page.blocks), default=0)
     least, strengths = min(_LEAST_HEADS, most), _strengths(page)
     if most and fits(with_strongest(page, least, strengths)):
@@ -90,7 +97,9 @@ def _turned(block: Block) -> Block:
 
 def _loose(block: Block) -> Block:
     """Return heads of layers, or of passes, without a row for each; other blocks unchanged."""
-    return replace(block, across=None, by_layer=()) if isinstance(block, Matrices) and block.by_layer else block
+    if not isinstance(block, Matrices) or not block.maps or not (block.across or block.by_layer):
+        return block
+    return replace(block, across=None, by_layer=())
 
 
 def _in_row(block: Block) -> Block:
@@ -205,8 +214,8 @@ def _divided(page: Page, fits: Callable[[Page], bool], lay_out: LayOut, strength
 
 
 def _with_pictures(pages: Sequence[Page], fits: Callable[[Page], bool]) -> list[Page]:
-    """Return pages that each have a picture beside their words: those with words alone have the last picture of the
-    page before them, or a piece of it where it is the only one."""
+    """Return pages of which those with words alone have a picture beside them, where the page before can spare one:
+    its last, or a piece of its only one."""
     arranged = list(pages[:1])
     for page in pages[1:]:
         moved = [] if _has_picture(page) else _with_last_picture(arranged[-1], page)

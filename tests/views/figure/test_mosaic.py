@@ -345,7 +345,7 @@ def test_a_font_that_lacks_a_glyph_means_escapes_and_one_notice(monkeypatch, ran
 def test_an_installed_font_that_has_the_glyph_is_used(monkeypatch):
     from matplotlib.font_manager import findfont
 
-    monkeypatch.setattr(fonts_module, "_has_glyph", lambda font, c: str(font.fname).endswith("STIXGeneral.ttf"))
+    monkeypatch.setattr(fonts_module, "_has_glyph", lambda font, c: font.fname.endswith("STIXGeneral.ttf"))
     stix = findfont("STIXGeneral")
     monkeypatch.setattr(fonts_module, "_installed_fonts", lambda: (("STIXGeneral", stix),))
     fonts = Fonts.covering(["Ж"])

@@ -342,6 +342,16 @@ def test_what_larger_letters_would_leave_out_has_the_usual_ones():
     assert len(images(larger, "L0")) < len(images(slide, "L0"))
 
 
+@pytest.mark.parametrize(("n_heads", "n"), [(1, 60), (4, 40)])
+def test_larger_letters_leave_out_no_label_of_those_that_have_room(n_heads, n):
+    tokens = [f"token{i}" for i in range(n)]
+    weights = np.random.default_rng(0).dirichlet(np.ones(n), (n_heads, n)).astype(np.float32)
+    attention = Attention(Source("test"), (made_map(tokens, tokens, weights),))
+    (slide,), (usual,) = (figures_of(attention, Style(room="slide", font_size=size)) for size in (None, 8))
+    labels = [[text for text in texts(one) if text in tokens] for one in (slide, usual)]
+    assert len(labels[0]) >= len(labels[1])
+
+
 def numbers(sheets):
     """Numbers in cells."""
     labels = (text.get_label() or "" for sheet in sheets for text in sheet.page.collections)
