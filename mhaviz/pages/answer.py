@@ -12,7 +12,7 @@ from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded,
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import LEAST_OTHERS, STRONG, Answer, HeadLook, LeftOut, Look
+from mhaviz.results.answer import LEAST_OTHERS, LEAST_SHOWN, STRONG, Answer, HeadLook, LeftOut, Look
 from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.lines import TextLinks
 
@@ -54,10 +54,10 @@ def texts_blocks(
 
 def _reading(answer: Answer) -> str:
     """Return how to read bars, and which heads are ranked."""
-    said = (
-        "a bar is all weight of the word; ranked: heads that give their word more than 2 × what other words give it "
-        "(others)"
-    )
+    are_ranked = any(look.telling for look in answer.looks)
+    none = f"no head gives its word {LEAST_SHOWN} or more and"
+    heads = "ranked: heads that give their word" if are_ranked else none
+    said = f"a bar is all weight of the word; {heads} more than 2 × what other words give it (others)"
     are_of_one_text = any(look.itself is not None for look in answer.looks)
     are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
     said += ", or the word at the same distance, whichever is more" * are_of_one_text
@@ -227,8 +227,9 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
 
 
 def _strong_elsewhere(look: Look) -> list[HeadLook]:
-    """Return the strongest heads that look at a word from any word."""
-    return [one for one in look.not_ranked if one.weight >= STRONG][:_MOST_NOT_RANKED]
+    """Return the strongest heads that look at a word from any word; without others, these have the bars."""
+    strong = [one for one in look.not_ranked if one.weight >= STRONG]
+    return strong[:_MOST_NOT_RANKED] if look.telling else []
 
 
 def _kind(look: Look, key: int, target: int | None) -> Literal["word", "target", "itself"]:

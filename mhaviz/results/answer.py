@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STRONG = 0.3
 """Least weight of a word that is looked at strongly."""
 
+LEAST_SHOWN = 0.1  # least weight of a target that is worth a bar
 _MOST_SHOWN = 5  # heads of pictures
 LEAST_OTHERS = 3
 """Least number of other words whose mean is known."""
@@ -138,15 +139,20 @@ class Look(OfText):
         return tuple(look for look in self.heads if look.is_ranked)
 
     @property
+    def telling(self) -> tuple[HeadLook, ...]:
+        """Ranked heads whose target has enough weight for a bar."""
+        return tuple(one for one in self.ranked if one.weight >= LEAST_SHOWN)
+
+    @property
     def has_strong(self) -> bool:
         """Whether some ranked head looks at its target strongly."""
         return any(one.weight >= STRONG for one in self.ranked)
 
     @property
     def shown(self) -> tuple[HeadLook, ...]:
-        """Heads of pictures, at most five: those that are ranked, or else all; first the one with the largest weight,
-        where none is strong."""
-        heads = self.ranked or self.heads
+        """Heads of pictures, at most five: those that tell something of this word, or else all; first the one with the
+        largest weight, where none is strong."""
+        heads = self.telling or self.heads
         if not any(one.weight >= STRONG for one in self.heads):
             heads = self.heads[0], *(one for one in heads if one is not self.heads[0])
         return heads[:_MOST_SHOWN]

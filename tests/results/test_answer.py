@@ -19,7 +19,7 @@ from rich.console import Console
 
 from mhaviz.errors import ArgumentError
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_names, title_text
-from mhaviz.pages.blocks import Bars, Shaded
+from mhaviz.pages.blocks import Bars, Drawn, Shaded
 from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import placed
 from mhaviz.results.answer import weights_of
@@ -367,7 +367,21 @@ def test_tokens_beside_numbers_are_quoted():
     assert mean_text(look) == (
         "L0 H0, of the weight on words: “2” 76%, “in” 5%, “.” 5%; [SEP] takes 5% of all its weight"
     )
-    assert not_ranked_text(look) == "not ranked: L0 H0 “2” 0.73 (other words give it 0.73)"
+    assert title_text(look).endswith("at “2” (L0 H0 0.73)")
+    assert not not_ranked_text(look), "it has a bar, as no head is ranked"
+
+
+def test_a_head_that_hardly_looks_there_is_shown_as_any_other():
+    words = [f"w{i}" for i in range(30)]
+    weights = np.ones((2, 30, 30))
+    weights[0, 3, 7] = 2.6  # 0.08 of the row
+    weights[1, :, 9] = 20  # of all rows
+    found = answered(made(weights, words), query="w3")
+    (ranked,) = found.looks[0].ranked
+    assert ranked.head == 0
+    assert 0.05 < ranked.weight < 0.1
+    assert [one.head for one in found.looks[0].shown] == [1, 0]
+    assert "no head gives its word 0.1 or more and more than 2 ×" in answer_page(found).reading(Drawn())
 
 
 def test_the_key_of_shades_tells_that_the_word_is_beyond_it():
