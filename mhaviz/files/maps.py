@@ -123,7 +123,9 @@ def _restored(document: Any, path: Path, weights_of: _WeightsOf) -> Attention:
         raise MhavizError(f"{path} was not saved by mhaviz; expected .npy, .npz, .safetensors or .pt from other tools")
     described = document.get("maps")
     if not isinstance(described, list) or not all(isinstance(one, dict) for one in described) or not described:
-        raise MhavizError(f"{path} holds no attention maps; save some with mhaviz heatmap")
+        other = next((f" but {name}" for name in ("answers", "lines") if name in document), "")
+        how = " --as map" if other else ""
+        raise MhavizError(f"{path} holds no attention maps{other}; save some with mhaviz heatmap{how}")
     return Attention(restore_source(document), tuple(_restored_maps(described, weights_of)))
 
 

@@ -115,18 +115,19 @@ class Text(Block):
 
     Attributes:
         lines: the lines; renderers wrap them.
-        style: "quiet" for small print, "heading" over a part of the page, "subtitle" below the page's title.
+        style: "quiet" for small print, "heading" over a part of the page, "subheading" over a part of that, "subtitle"
+            below the page's title.
     """
 
     lines: tuple[str, ...]
-    style: Literal["plain", "quiet", "heading", "subtitle"] = "plain"
+    style: Literal["plain", "quiet", "heading", "subheading", "subtitle"] = "plain"
 
     is_text = True
 
     @property
     def heading(self) -> str:
         """Its first line, over a part of the page."""
-        return self.lines[0] if self.style == "heading" else ""
+        return self.lines[0] if self.style in ("heading", "subheading") else ""
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the lines."""

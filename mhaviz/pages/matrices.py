@@ -161,7 +161,7 @@ def _head(m: LayerMatrices, head: HeadMatrices, scales: Mapping[str, Scale]) -> 
         by_column=True,
     )
     example = Text((_score_text(m, head), _output_text(m, head)))
-    return Grid(((Text((_head_title(m, head),), "heading"),), (example,), (products,)))
+    return Grid(((Text((_head_title(m, head),), "subheading"),), (example,), (products,)))
 
 
 def _panels(panels: Sequence[Panel], rows: Axis, columns: Axis) -> Matrices:

@@ -183,7 +183,8 @@ class Measuring:
     def _(self, block: Text, room: Room) -> Part:
         shown = replace(block, lines=tuple(line and self._fonts.shown(line) for line in block.lines))
         heading = BODY if room.style.is_narrow else _HEADING
-        return TextPart(shown, heading if block.style == "heading" else self._text_size)
+        sizes = {"heading": heading, "subheading": BODY}
+        return TextPart(shown, sizes.get(block.style, self._text_size))
 
     def _parts_of(self, block: Block) -> list[Part]:
         """Return the part of a block; two stacks side by side, each measured as a page of its width, or else their

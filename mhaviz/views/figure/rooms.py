@@ -265,7 +265,7 @@ def _n_headings(blocks: Sequence[Block]) -> int:
 
 def _continued(texts: Sequence[Text]) -> list[Block]:
     """Return the last heading among texts, for the page that continues what they head."""
-    headings = [text for text in texts if text.style == "heading"]
+    headings = [text for text in texts if text.heading]
     return [replace(text, lines=(text.lines[0].removesuffix(_GOES_ON) + _GOES_ON,)) for text in headings[-1:]]
 
 

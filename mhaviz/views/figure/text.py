@@ -20,7 +20,7 @@ class TextPart(Part):
 
     @property
     def _is_bold(self) -> bool:
-        return self.block.style == "heading"
+        return bool(self.block.heading)
 
     def _lines(self, room: float) -> list[str]:
         room /= DRAWN_WIDER
@@ -32,7 +32,7 @@ class TextPart(Part):
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the text with its top left corner at (x, y)."""
-        colour = INK if self.block.style in ("plain", "heading") else QUIET
+        colour = QUIET if self.block.style in ("quiet", "subtitle") else INK
         size = min(self.size, sheet.title_size)
         for i, line in enumerate(self._lines(room)):
             middle = y + FOOT_LINE * (i + 0.5)

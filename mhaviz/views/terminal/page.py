@@ -33,7 +33,7 @@ from mhaviz.views.terminal.shaded import shaded_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
-_STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subtitle": ""}
+_STYLES: dict[str, str | RichStyle] = {"plain": "", "quiet": DIM, "heading": BOLD, "subheading": BOLD, "subtitle": ""}
 
 
 class _Terminal(NamedTuple):
