@@ -619,7 +619,7 @@ def test_main_returns_and_does_not_exit():
     ("command", "n_heads"),
     [
         ("heatmap a --model no-such-folder --head 0-8", 9),
-        ("heatmap a --model no-such-folder --head 0-4,4 --layer 1,3", 10),
+        ("heatmap a --model no-such-folder --head 0-4,4-9 --layer 1", 10),
         ("show no-such-file.npz --head 0-8", 9),
         ("record --head 0-8 no_such_program.py", 9),
     ],

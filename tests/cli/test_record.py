@@ -426,3 +426,14 @@ def test_looks_that_a_form_lacks_are_refused_before_the_program_runs(record, opt
     assert result.status == 2
     assert message in result.err
     assert "ran" not in result.out
+
+
+def test_lines_of_few_heads_of_each_text_are_drawn(record):
+    code = """import torch
+torch.manual_seed(0)
+for length in (5, 6):
+    torch.nn.MultiheadAttention(10, 5)(*[torch.randn(length, 1, 10)] * 3)
+"""
+    result = record(code, "--as", "lines", "--head", "0-4", "--layer", "0,1", "--json")
+    assert result.status == 0, result.err
+    assert [len(text["queries"]) for text in json.loads(result.out)["lines"]] == [5, 6]

@@ -85,7 +85,7 @@ def heatmap(
     style = style_of(looks, delivery)
     if show not in ("norms", "uniform"):
         style.require_vmax()
-    require_query(query, form, head, layer, mean)
+    require_query(query, form, head, mean)
     from mhaviz.api.loaded import checked
 
     loaded = model.load(delivery, given)

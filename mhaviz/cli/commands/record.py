@@ -115,7 +115,7 @@ def record(
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks, delivery)
     style.require_vmax()
-    images.check(needs_image=(), head=recorded.head, layer=recorded.layer)
+    images.check(needs_image=(), head=recorded.head)
     _require_form(images, style, show)
     folder = Path.cwd()
     program = _find(script, arguments or [], is_module)

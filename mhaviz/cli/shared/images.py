@@ -59,20 +59,19 @@ class ImageOptions:
         self,
         needs_image: Sequence[str] = ("grid",),
         head: Collection[int] | None = None,
-        layer: Collection[int] | None = None,
         mean: bool = False,
     ) -> None:
         """Check the options before the work starts.
 
         Args:
             needs_image: options that need an image.
-            head, layer, mean: as of ``require_query``.
+            head, mean: as of ``require_query``.
 
         Raises:
             ArgumentError: an option needs an image, or names no patch of it.
             MhavizError: the image cannot be read.
         """
-        require_query(self.query, self.form, head, layer, mean)
+        require_query(self.query, self.form, head, mean)
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")

@@ -46,14 +46,13 @@ def require_query(
     query: str | None,
     form: Form | None,
     head: Collection[int] | None,
-    layer: Collection[int] | None = None,
     mean: bool = False,
 ) -> None:
     """Raise ArgumentError, before the work, if a form needs a query, or less of what is chosen.
 
     Args:
         query, form: the query and the form.
-        head, layer: chosen heads and layers; None: all.
+        head: chosen heads; None: all. Of layers it is not known yet which have a text in common.
         mean: whether a mean is drawn in place of the heads.
     """
     if form == "answer" and query is None:
@@ -62,7 +61,7 @@ def require_query(
         from mhaviz.results.lines import require_few
 
         with _advising_map():
-            require_few(len({*head}) * len({*layer} if layer is not None else {0}))
+            require_few(len({*head}))
 
 
 def likely_form(query: str | None, form: Form | None) -> Form:
