@@ -218,7 +218,8 @@ def answer(attention: "Attention", query: int | str) -> Answer:
 
 
 def weights_of(attention: "Attention", query: int | str) -> "Attention":
-    """Return the weights that an answer is of, as maps of its query by word, in the order of the maps.
+    """Return the weights of a query, as maps of it by word, in the order of the maps. Texts that an answer leaves out
+    are among them: their weights are no less known.
 
     Raises:
         ArgumentError: as ``texts_with``.

@@ -328,6 +328,8 @@ def test_texts_that_cannot_tell_are_left_out_and_named():
     assert first == (f"left out: sentence 1: {reason}",)
     assert second == ("left out: sentence 2: expected weights, got NaN in every head",)
     assert answer.to_dict()["left_out"][0] == {"sentence": 1, "kind": "self", "reason": reason}
+    kept = weights_of(result(made(STRONG, sentence=0), short, nan), "c").maps
+    assert [(m.sentence, m.queries) for m in kept] == [(0, ("c",)), (1, ("c",)), (2, ("c",))]
     with pytest.raises(ArgumentError, match="`query`: sentence 1: expected at least 4 words"):
         answered(short, nan)
 
