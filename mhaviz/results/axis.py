@@ -17,12 +17,11 @@ from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
 _LABEL = re.compile(
-    rf"(?P<name>.*?\S)(?:(?:\s*#|\s+)(?P<beside>[0-9]{{1,9}})|(?P<below>[{SUBSCRIPTS}]{{1,9}}))?"
-    r"(?:\s\([0-9,]+(?: pieces)?\))?",
+    rf"(?P<name>.*?\S)(?:(?:\s*#|\s+)(?P<beside>[0-9]{{1,9}})|(?P<below>[{SUBSCRIPTS}]{{1,9}}))?",
     re.DOTALL,
 )
 _COUNT = re.compile(r"\s\([0-9,]+(?: pieces)?\)\s*$")
-_IN_QUOTES = re.compile(r"\s*[“\"](?P<label>.+)[”\"]\s*", re.DOTALL)
+_IN_QUOTES = re.compile(r"\s*[“\"](?P<label>.+)[”\"](?P<after>\s.*)?", re.DOTALL)
 _FOUND = 8  # tokens that an error lists
 _WIDE = 32  # tokens in a cell; one more adds 3% of weight, less than one step of most colour scales
 
@@ -173,11 +172,11 @@ class Axis(ShortRepr):
 
         ``owners``: the span of each token, if the axis is of spans and the position in the label is of a token.
         """
-        label = _COUNT.sub("", label)
-        in_quotes = _IN_QUOTES.fullmatch(label)
-        if in_quotes and (places := self.exactly(in_quotes["label"])):
-            return places
-        match = _LABEL.fullmatch(in_quotes["label"] if in_quotes else label.strip())
+        if in_quotes := _IN_QUOTES.fullmatch(label):
+            if places := self.exactly(in_quotes["label"]):
+                return places
+            label = in_quotes["label"] + (in_quotes["after"] or "")
+        match = _LABEL.fullmatch(_COUNT.sub("", label).strip())
         if not match:
             return []
         name, number = match["name"], match["beside"] or match["below"]

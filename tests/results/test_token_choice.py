@@ -119,6 +119,11 @@ def test_labels_with_positions(text, position):
     assert choose_token(text, LABELLED) == position
 
 
+@pytest.mark.parametrize("text", ["f (3) (2)", "“f (3)” (2)", "“f (3) (2)”", "f (3)"])
+def test_a_number_of_tokens_is_left_out_of_a_label_only_once(text):
+    assert choose_token(text, ("f", " f (3)")) == 1
+
+
 @pytest.mark.parametrize("text", ["lamp #1", "lamp₉₉", "dog #3", "lamp #-3", "₃"])
 def test_labels_of_other_positions(text):
     with pytest.raises(ArgumentError, match="expected a token, or a position from 0 to 14, got"):
