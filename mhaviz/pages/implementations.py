@@ -29,7 +29,7 @@ def _lesson(c: ImplementationComparison) -> str:
     spread of their runs tells."""
     title = "The same attention, five ways"
     for n, length in reversed(list(enumerate(c.lengths))):
-        times = {one.name: spread for one in c.implementations if (spread := one.timings[n].quartiles) is not None}
+        times = {one.name: one.timings[n] for one in c.implementations if one.timings[n].quartiles is not None}
         peaks = {one.name: peak for one in c.implementations if (peak := one.timings[n].peak_bytes) is not None}
         if len(times) > 1:
             fastest = _fastest(times)
@@ -42,10 +42,15 @@ def _lesson(c: ImplementationComparison) -> str:
     return title
 
 
-def _fastest(spreads: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the implementations whose middle half of the runs is not beyond that of another."""
+def _fastest(times: Mapping[str, Timing]) -> list[str]:
+    """Return the implementations whose middle half of the runs is not beyond that of another, and those with a
+    smaller median than one of them."""
+    spreads = {name: timing.quartiles for name, timing in times.items() if timing.quartiles}
+    medians = {name: timing.seconds for name, timing in times.items() if timing.seconds is not None}
     least = min(third for _, third in spreads.values())
-    return [_called(name) for name, (first, _) in spreads.items() if first <= least]
+    within = {name for name, (first, _) in spreads.items() if first <= least}
+    slowest = max(medians[name] for name in within)
+    return [_called(name) for name in spreads if name in within or medians[name] < slowest]
 
 
 def _fastest_text(fastest: Sequence[str]) -> str:

@@ -200,6 +200,17 @@ def test_the_title_calls_nobody_fastest_within_the_spread(comparison, firsts, pe
     assert heading == f"The same attention, five ways: at N = 256 {title}"
 
 
+def test_the_title_leaves_out_nobody_with_a_smaller_median_than_one_it_names(comparison):
+    slow, fast = comparison.implementations
+    measured = {"A": (0.0048, 0.0039), "B": (0.0045, 0.0041)}  # seconds, first quartile
+    others = tuple(
+        replace(slow, name=name, timings=(SLOW[0], Timing(median, 40, 2**24, quartiles=(first, 0.005)), SLOW[2]))
+        for name, (median, first) in measured.items()
+    )
+    heading = page_of(replace(comparison, implementations=(*others, fast))).title
+    assert "the A, the B and the fused kernel are fastest" in heading
+
+
 def test_only_media_that_draw_bands_explain_them(show, comparison, complexity):
     for record in (comparison, complexity):
         drawn = texts(figure_of(record))
