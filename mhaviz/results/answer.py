@@ -374,12 +374,10 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     for each the position of its first token, or of the one that the query names. Of maps of words, positions are of
     words."""
     words = SpanSide.of(m.rows.tokens, words_or_tokens)
-    places = list[int]()
     if isinstance(query, str):
-        labelled = [] if m.rows.exactly(query) else words.axis.labelled(query, words.owners)
-        places = words.axis.exactly(query) or labelled or words.axis.named(query)
-    if places:
-        return {place: int(np.argmax(words.owners == place)) for place in places}
+        owners = words.owners[:0] if m.rows.exactly(query) else words.owners  # a token's text is no label
+        if places := words.axis.named(query, owners):
+            return {place: int(np.argmax(words.owners == place)) for place in places}
     return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
 
 

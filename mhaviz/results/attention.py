@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.inputs.spans import SpansOf, spans_by
+from mhaviz.inputs.spans import SpansOf, spans_by, words
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
-from mhaviz.results.axis import Axis
+from mhaviz.results.axis import Axis, PiecesError
 from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
@@ -195,7 +195,12 @@ class AttentionMap(Result):
 
     def of_query(self, query: int | str) -> "AttentionMap":
         """See ``Attention.of_query``."""
-        position = self.rows.position(query)
+        try:
+            position = self.rows.position(query)
+        except PiecesError as error:
+            if is_accepted("by") and self._has_word(query):
+                raise ArgumentError(f"{error}, or add {parameter('by')} word") from error
+            raise
         row = self.rows.cell_of(position)
         edges = self.rows.edges[row : row + 2]
         if edges[1] - edges[0] > 1:
@@ -218,6 +223,20 @@ class AttentionMap(Result):
     def by(self, by: str) -> "AttentionMap":
         """See ``Attention.by``."""
         spans_of = spans_by(by)
+        self._require_spans_fit()
+        return self.in_spans(spans_of)
+
+    def _has_word(self, query: int | str) -> bool:
+        """Return whether the map by word has this query, and so a map that is computed by word."""
+        try:
+            self._require_spans_fit()
+            sides = [SpanSide.of(axis.tokens, words) for axis in (self.rows, self.columns)]
+        except ArgumentError:
+            return False
+        return len(sides[0].axis.places(query)) == 1
+
+    def _require_spans_fit(self) -> None:
+        """Raise ArgumentError if the numbers of this map cannot be those of spans."""
         if self.has_spans:
             raise ArgumentError(f"{parameter('by')}: {self.name} is of spans already, such as words; leave this out")
         if not self.is_whole or self.to_special is not None:
@@ -230,7 +249,6 @@ class AttentionMap(Result):
             raise ArgumentError(
                 f"{parameter('by')}: {self.name}: sums of ratios to uniform attention have no meaning; leave this out"
             )
-        return self.in_spans(spans_of)
 
     def in_spans(self, spans_of: SpansOf) -> "AttentionMap":
         """Return a map of all tokens by span, as ``Attention.by``."""

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.spans import words_or_tokens
 from mhaviz.inputs.tokens import BLANK, SUBSCRIPTS, Tokens, is_run
 from mhaviz.results.result import ShortRepr
@@ -46,6 +46,10 @@ def even_cells(length: int, most: int) -> int:
 def even_edges(length: int, most: int) -> NDArray[np.int64]:
     """Edges of the cells that ``even_cells`` chooses, int64, (cells + 1,)."""
     return cell_edges(length, even_cells(length, most))
+
+
+class PiecesError(ArgumentError):
+    """A word of several tokens in place of a token."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +134,10 @@ class Axis(ShortRepr):
         return int(np.searchsorted(self.edges, position, side="right")) - 1
 
     def places(self, query: int | str) -> list[int]:
-        """Return the positions of a token, given by its text, by a ``labelled`` one or by its position, 3 or "#3".
-
-        Many tokenizers begin a word with a blank, so that a text without one is looked up without blanks at the ends of
-        tokens, then without case and punctuation at their ends; a text with one is looked up as it is first. Digits are
-        a position only if no token has that text.
-        """
+        """Return the positions of a token, given as ``named`` or by its position, 3 or "#3". Digits are a position only
+        if no token has that text."""
         if isinstance(query, str):
-            if places := self.exactly(query) or self.labelled(query) or self.named(query):
+            if places := self.named(query):
                 return places
             if not _POSITION.fullmatch(query):
                 return []
@@ -145,9 +145,18 @@ class Axis(ShortRepr):
         position = operator.index(query)
         return [position] if self.start <= position < self.end else []
 
-    def named(self, name: str) -> list[int]:
-        """Return the positions of a token that is given by its text, as ``places`` looks it up."""
-        return self.exactly(name) or self._in_form(_normalised, name)
+    def named(self, name: str, owners: NDArray[np.int64] | None = None) -> list[int]:
+        """Return the positions of a token that is given by its text, or as pictures write it where a text has it more
+        than once, "lamp #293" or "lamp₂₉₃"; a span, also with the number of its tokens, "didn't (3)"; blanks, as ␣; a
+        long text, as "Rindfl…gesetz".
+
+        Many tokenizers begin a word with a blank, so that a text without one is looked up without blanks at the ends of
+        tokens, then without case and punctuation at their ends; a text with one is looked up as it is first.
+
+        ``owners``: the span of each token of the whole input, −1: none, if the axis is of spans and the position in a
+        name is of a token.
+        """
+        return self.exactly(name) or self._labelled(name, owners) or self._in_form(_normalised, name)
 
     def exactly(self, name: str) -> list[int]:
         """Return the positions of a token with this text, but perhaps for blanks at its ends."""
@@ -165,13 +174,8 @@ class Axis(ShortRepr):
         texts = ((i, text.strip()) for i, text in enumerate(self.tokens.texts, self.start))
         return [i for i, text in texts if len(text) > len(name) and text.startswith(begin) and text.endswith(end)]
 
-    def labelled(self, label: str, owners: NDArray[np.int64] | None = None) -> list[int]:
-        """Return the positions of a token that is given as pictures write it where a text has it more than once,
-        "lamp #293" or "lamp₂₉₃"; of a span, also with the number of its tokens, "didn't (3)"; of blanks, as ␣;
-        of a long text, as "Rindfl…gesetz".
-
-        ``owners``: the span of each token, if the axis is of spans and the position in the label is of a token.
-        """
+    def _labelled(self, label: str, owners: NDArray[np.int64] | None) -> list[int]:
+        """Return the positions of a token that is given as pictures write it; ``owners``: as of ``named``."""
         if in_quotes := _IN_QUOTES.fullmatch(label):
             if places := self.exactly(in_quotes["label"]):
                 return places
@@ -180,7 +184,7 @@ class Axis(ShortRepr):
         if not match:
             return []
         name, number = match["name"], match["beside"] or match["below"]
-        places = self.named(name) or self._shortened(name)
+        places = self.exactly(name) or self._in_form(_normalised, name) or self._shortened(name)
         if not places and not name.strip(BLANK):
             places = self.exactly(name.replace(BLANK, " "))
         if number is None:
@@ -191,27 +195,37 @@ class Axis(ShortRepr):
         return [place for place in places if place == position]
 
     def position(self, query: int | str | None, option: str = "query") -> int:
-        """Return the single position of ``places``. Raises ArgumentError naming ``option`` if none or several match."""
+        """Return the single position of ``places``.
+
+        Raises:
+            PiecesError: none matches, but words of several tokens; named ``option``.
+            ArgumentError: none or several match; named ``option``.
+        """
         places = [] if query is None else self.places(query)
         require_single(query, places, option)
         if not places:
-            raise self._of_pieces(query, option) or no_such(
-                "token", query, enumerate(self.tokens.texts, self.start), self.end, option
-            )
+            if isinstance(query, str):
+                self._require_no_word(query, option)
+            raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option)
         return places[0]
 
-    def _of_pieces(self, query: int | str | None, option: str) -> ArgumentError | None:
-        """Return the error that a word is several tokens; None: it is no word of the text."""
+    def _require_no_word(self, name: str, option: str) -> None:
+        """Raise PiecesError, which lists the tokens, if a word has this name."""
         spans = words_or_tokens(self.tokens)
-        words = Axis.of(span.name for span in spans).places(query) if isinstance(query, str) else []
+        runs = [span.ranges[0] for span in spans]
+        owners = np.repeat(np.arange(-1, len(spans)), [self.start, *(end - start for start, end in runs)])
+        words = Axis.of(span.name for span in spans).named(name, owners)
         if not words:
-            return None
-        ((start, end),) = spans[words[0]].ranges
-        pieces = ", ".join(f"#{self.start + i} {quoted(self.tokens.texts[i].strip())}" for i in range(start, end))
-        whole = f", or add {parameter('by')} word" if option == "query" and is_accepted("by") else ""
-        return ArgumentError(
-            f"{parameter(option)}: expected a token, got {quoted(query)}, a word of {end - start}: {pieces}; give one "
-            f"of these{whole}"
+            return
+        pieces = [
+            ", ".join(f"#{self.start + i} {quoted(self.tokens.texts[i].strip())}" for i in range(*runs[word]))
+            for word in words[:_FOUND]
+        ]
+        start, end = runs[words[0]]
+        which = f"a word of {end - start}" if len(words) == 1 else f"a word that occurs {len(words):,} times"
+        listed = ", or ".join(pieces) + ", or …" * (len(words) > _FOUND)
+        raise PiecesError(
+            f"{parameter(option)}: expected a token, got {quoted(name)}, {which}: {listed}; give one of these"
         )
 
     def pooled(self, most: int) -> "Axis":

@@ -147,6 +147,41 @@ def test_a_label_of_a_part_has_positions_in_the_whole():
     assert part.places("a #2") == []
 
 
+PIECES = ("we", " did", "n't", " 3", "1", " say", " did", "n't", " or", " Un", "do", "ne")
+
+
+@pytest.mark.parametrize("start", [0, 10])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("undone", "got 'undone', a word of 3: #{9} 'Un', #{10} 'do', #{11} 'ne'; give one of these"),
+        ("undone #{10}", "a word of 3: #{9} 'Un', #{10} 'do', #{11} 'ne'; give one of these"),
+        (
+            "didn't",
+            "got \"didn't\", a word that occurs 2 times: #{1} 'did', #{2} \"n't\", or #{6} 'did', #{7} \"n't\"; give",
+        ),
+        ("didn't #{6}", "a word of 2: #{6} 'did', #{7} \"n't\"; give one of these"),
+        ("didn't #{7} (2)", "a word of 2: #{6} 'did', #{7} \"n't\"; give one of these"),
+        ("didn't #{3}", "expected a token, or a position from {0} to {11}, got"),
+        ("31", "got '31', a word of 2: #{3} '3', #{4} '1'; give one of these"),
+        ("99", "expected a token, or a position from {0} to {11}, got '99'"),
+    ],
+)
+def test_a_word_of_pieces_is_listed_by_its_text(text, message, start):
+    part = Axis(Tokens(PIECES), np.arange(start, start + len(PIECES) + 1))
+    places = range(start, start + len(PIECES))
+    with pytest.raises(ArgumentError) as caught:
+        part.position(text.format(*places))
+    assert message.format(*places) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["0", "#1", "9"])
+def test_a_position_outside_a_part_is_that_of_no_word(text):
+    part = Axis(Tokens(PIECES[:3]), np.arange(10, 14))
+    with pytest.raises(ArgumentError, match=f"expected a token, or a position from 10 to 12, got '{text}'; there are"):
+        part.position(text)
+
+
 def test_a_long_sentence_is_not_listed_whole():
     with pytest.raises(ArgumentError, match=r"#7 'w7', …$"):
         choose_token(None, [f"w{i}" for i in range(300)])
