@@ -122,14 +122,15 @@ class HeadBlocks:
             used += len(Q) * len(tile) if self._keeps else 0
             lses.append(lse)
             parts.append(part)
-        return self._join(torch.stack(lses, dim=-1), parts, rows) if parts else None
+        return self._join(torch.stack(lses, dim=1), parts, rows) if parts else None
 
     def _of_tile(
         self, Q: Tensor, tile: Tile, norms: Tensor | None, start: int, used: int, rows: CellReducer, alone: bool
     ) -> tuple[Tensor, BlockSums]:
-        """Compute lse, (queries,), and the sums of a block of queries over one tile.
+        """Compute lse, (queries, 2), and the sums of a block of queries over one tile.
 
-        lse is the logarithm of the tile's sum of exponentials, −∞ for a query that sees none of its keys.
+        lse is the logarithm of the tile's sum of exponentials, in two terms, as their sum would be rounded: the largest
+        score, −∞ for a query that sees none of its keys, and the logarithm of the sum relative to it.
 
         Args:
             norms: norms of the keys' values, (keys,); None: the map is of weights.
@@ -161,8 +162,8 @@ class HeadBlocks:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Compute the weights of a block of queries over a tile's keys, their lse and their entropy.
 
-        A is (queries, keys); a query that sees none of the keys has weights of 0. lse is unused, and not the true one,
-        if the tile is ``alone``.
+        A is (queries, keys); a query that sees none of the keys has weights of 0. lse, of two terms, is unused, and not
+        the true one, if the tile is ``alone``.
         """
         number = all_see = len(tile)
         blind = 0
@@ -194,13 +195,13 @@ class HeadBlocks:
             entropy[:blind] = 0.0
         else:
             torch.softmax(S, dim=-1, out=A)
-        lse = highest if alone else highest - A.amax(dim=-1).log_()
-        A[:blind], lse[:blind] = 0.0, -torch.inf
+        log_sums = -A.amax(dim=-1).log_() if not alone else torch.zeros_like(highest)
+        A[:blind], highest[:blind], log_sums[:blind] = 0.0, -torch.inf, 0.0
         if hidden is not None:
             A.masked_fill_(hidden[:, None], 0.0)
-            lse = lse.masked_fill(hidden, -torch.inf)
+            highest = highest.masked_fill(hidden, -torch.inf)
             entropy = None if entropy is None else entropy.masked_fill_(hidden, 0.0)
-        return A, lse, entropy
+        return A, torch.stack([highest, log_sums], dim=-1), entropy
 
     def _mask_of(self, start: int, number: int, positions: Tensor) -> Tensor:
         """Return the mask of ``number`` queries from ``start`` on, and the keys at these positions."""
@@ -230,13 +231,14 @@ class HeadBlocks:
         return local_weight(A[:, begin:end], first, positions[begin:end], distance)
 
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
-        """Combine the sums of a block's tiles, whose lse are (queries, tiles)."""
+        """Combine the sums of a block's tiles, whose lse are (queries, tiles, 2)."""
         wanted, queries = self._wanted, len(lses)
-        among_keys = lses
+        among_keys = _softmax_of(lses)
         if self._sink is not None:
-            lses = torch.cat([lses, self._sink.to(lses.dtype).expand(queries, 1)], dim=-1)
+            sink = torch.stack([self._sink.to(lses.dtype), lses.new_zeros(())], dim=-1)
+            lses = torch.cat([lses, sink.expand(queries, 1, 2)], dim=1)
         # (queries, tiles), without the sink; the softmax is NaN where a query sees no key.
-        shares = torch.softmax(lses, dim=-1).nan_to_num(0.0)[:, : len(parts)]
+        shares = _softmax_of(lses).nan_to_num(0.0)[:, : len(parts)]
         mass = shares.new_zeros(queries, wanted.cells[1] if wanted.mass else 0)
         largest = shares.new_zeros(queries, wanted.cells[1] if wanted.largest else 0)
         received = []
@@ -257,7 +259,7 @@ class HeadBlocks:
         if wanted.entropy:  # the mean entropy within tiles, and the entropy of the shares of the tiles
             among_tiles = shares
             if self._sink is not None:  # which may have taken all
-                among_tiles = torch.softmax(among_keys, dim=-1).where(shares.sum(dim=-1, keepdim=True) > 0, 0.0)
+                among_tiles = among_keys.where(shares.sum(dim=-1, keepdim=True) > 0, 0.0)
             within_tiles = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
             entropy = (within_tiles * among_tiles).sum(dim=-1) + torch.special.entr(among_tiles).sum(dim=-1)
         if wanted.local is not None:
@@ -280,6 +282,13 @@ class HeadBlocks:
             top_keys,
             received,
         )
+
+
+def _softmax_of(lses: Tensor) -> Tensor:
+    """Return the softmax over tiles of their lse in two terms, (queries, tiles, 2); scores as large as those of masks
+    are subtracted before terms are added."""
+    highest, log_sums = lses.unbind(dim=-1)
+    return torch.softmax(highest - highest.amax(dim=-1, keepdim=True) + log_sums, dim=-1)
 
 
 def local_weight(A: Tensor, start: int, positions: Tensor, distance: int) -> Tensor:

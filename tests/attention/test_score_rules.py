@@ -129,3 +129,15 @@ QUERY, KEY = tensors(5, 6)
 def test_rules_that_do_not_fit(options, message):
     with pytest.raises(ArgumentError, match=message):
         attention_map(QUERY, KEY, **options)
+
+
+@pytest.mark.parametrize("tile", [2, 3, 7, 100])
+def test_a_row_of_a_mask_that_hides_every_key_alike_is_uniform_in_tiles_of_any_size(monkeypatch, tile):
+    """float32's least number, as in masks of transformers: the logarithm of a sum of keys is lost beside it."""
+    monkeypatch.setattr(tiles, "_TILE", (1, tile))
+    monkeypatch.setattr(tiles, "_WHOLE_ROWS", 0)
+    monkeypatch.setattr(short_map, "MOST_WEIGHTS", 0)
+    mask = torch.tensor([0.0, torch.finfo(torch.float32).min]).reshape(1, 2, 1, 1)
+    query, key = tensors(4, 10)
+    found = attention_map(query, key, mask=mask, columns=10)
+    np.testing.assert_allclose(found.weights.numpy(), plain(query, key, mask=mask), atol=CLOSE)
