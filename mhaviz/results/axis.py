@@ -243,9 +243,8 @@ def require_single(query: int | str | None, places: Sequence[int], option: str =
     ``where``: the text that has them, " in sentence 2", as another may have other words there; "": there is no other.
     """
     if len(places) > 1:
-        shown = [f"#{i}" for i in places[:_FOUND]]
-        shown = [quoted(f"{query} {place}") for place in shown] if where else shown
-        listed = ", ".join(shown) + ", …" * (len(places) > _FOUND)
+        shown = (f"{query} #{i}" if where else f"#{i}" for i in places[:_FOUND])
+        listed = ", ".join(map(quoted, shown)) + ", …" * (len(places) > _FOUND)
         raise ArgumentError(
             f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times{where}; give a position: {listed}"
         )

@@ -52,7 +52,7 @@ def test_the_token_is_of_the_target(mhaviz):
     [
         ([], 2, "no sentence"),
         (["a b"], 2, "--token: expected a token, or a position from 0 to 1, got nothing; there are #0 'a', #1 'b'"),
-        (["a b a", "--token", "a"], 2, "--token: 'a' occurs 2 times; give a position: #0, #2"),
+        (["a b a", "--token", "a"], 2, "--token: 'a' occurs 2 times; give a position: '#0', '#2'"),
         (["a b", "--token", "2"], 2, "a position from 0 to 1, got '2'"),
         (["deposit", "--token", "depost"], 2, "try 'deposit'"),
         (["a b", "--token", "a", "--head", "0,1"], 2, "--head: expected one head, such as 3, got '0,1'"),

@@ -285,12 +285,12 @@ def test_special_tokens_and_sinks_are_no_words():
     ("of", "reason"),
     [
         (lambda: answered(made(FLAT), query="z"), "expected a word, or a position from 0 to 6, got 'z'"),
-        (lambda: answered(made(FLAT, "abcadef"), query="a"), "'a' occurs 2 times; give a position: #0, #3"),
+        (lambda: answered(made(FLAT, "abcadef"), query="a"), "'a' occurs 2 times; give a position: '#0', '#3'"),
         (
             lambda: answered(
                 made(np.ones((1, 8, 8)), ["He", " did", "n't", ",", " did", "n't", " he", "."]), query="didn't"
             ),
-            '"didn\'t" occurs 2 times; give a position: #1, #4',
+            "\"didn't\" occurs 2 times; give a position: '#1', '#4'",
         ),
         (lambda: answered(made(np.ones((1, 3, 3)), "abc")), "expected at least 4 words that the query sees, got 3"),
         (lambda: answered(made(FLAT).mean()), "expected weights of single heads, got other numbers"),

@@ -123,7 +123,7 @@ def test_one_query_over_all_heads(query, position):
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("it", r"'it' occurs 2 times; give a position: #3, #7"),
+        ("it", r"'it' occurs 2 times; give a position: '#3', '#7'"),
         ("dog", "expected a token, or a position from 0 to 7, got 'dog'"),
         (8, "expected a token, or a position from 0 to 7, got 8"),
         (-1, "got -1"),
@@ -180,7 +180,7 @@ def test_on_the_command_line(mhaviz, tmp_path):
     np.testing.assert_allclose(np.array(mean["weights"])[0, 0], whole[:, 2].mean(axis=0), rtol=1e-6)
     refused = mhaviz("heatmap", "a b c b", "--query", "b")
     assert (refused.status, refused.out) == (2, "")
-    assert "'b' occurs 2 times; give a position: #1, #3" in refused.err
+    assert "'b' occurs 2 times; give a position: '#1', '#3'" in refused.err
 
 
 def test_heads_of_a_long_text_have_their_names_in_the_terminal(mhaviz):

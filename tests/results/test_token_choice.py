@@ -47,8 +47,8 @@ def test_a_token_as_it_is(token):
     ("text", "message"),
     [
         (None, "there are #0 'i', #1 'deposit', #2 '2', #3 'the', #4 'money', #5 'the'"),
-        ("the", "`token`: 'the' occurs 2 times; give a position: #3, #5"),
-        ("The", "'The' occurs 2 times; give a position: #3, #5"),
+        ("the", "`token`: 'the' occurs 2 times; give a position: '#3', '#5'"),
+        ("The", "'The' occurs 2 times; give a position: '#3', '#5'"),
         ("6", "a position from 0 to 5, got '6'"),
         ("#6", "a position from 0 to 5, got '#6'"),
         ("depost", "got 'depost'; try 'deposit'"),
@@ -73,8 +73,8 @@ def test_no_such_token(text, message):
     ("text", "message"),
     [
         ("dog", "there are #0 'the', #1 'cat', #2 's', #3 'mat', #4 '', #5 'the'"),
-        ("The", "'The' occurs 2 times; give a position: #0, #5"),
-        ("the", "'the' occurs 2 times; give a position: #0, #5"),
+        ("The", "'The' occurs 2 times; give a position: '#0', '#5'"),
+        ("the", "'the' occurs 2 times; give a position: '#0', '#5'"),
         ("catt", "try 'cat'"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_shortened_label_is_that_of_a_longer_text():
     assert choose_token("Rindf…ung #2", tokens) == 2
     assert choose_token("“Rindf…ung₀ (14)”", tokens) == 0
     assert choose_token("Rind…ung", tokens) == 3
-    with pytest.raises(ArgumentError, match="occurs 2 times; give a position: #0, #2"):
+    with pytest.raises(ArgumentError, match="occurs 2 times; give a position: '#0', '#2'"):
         choose_token("Rindf…ung", tokens)
     for text in ("…", "R…x", "…ung"):
         assert not Axis.of(tokens).places(text)
