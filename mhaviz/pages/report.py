@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Block, Matrices, Page, Stacks, Table, Text
+from mhaviz.pages.blocks import Block, Drawn, Matrices, Page, Stacks, Table, Text
 from mhaviz.pages.panels import WEIGHT
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
-from mhaviz.pages.scaling import scale_remark, scaling_blocks, scaling_lesson
+from mhaviz.pages.scaling import outlined_text, scale_remark, scaling_blocks, scaling_lesson
 from mhaviz.pages.trace import costs_text, steps_table
 from mhaviz.results.attention import head_name
 from mhaviz.results.report import Report
@@ -22,7 +22,12 @@ def report_page(report: Report) -> Page:
     it."""
     page = attention_page(report.attention)
     shapes = Text(("the shapes on the way",), "heading"), _shapes(report.trace)
-    return replace(page, blocks=(*page.blocks, Stacks(shapes, _scaling(report.scaling))), fits_paper=True)
+    blocks = *page.blocks, Stacks(shapes, _scaling(report.scaling))
+
+    def reading(drawn: Drawn) -> str:
+        return "; ".join(filter(None, [page.reading(drawn), outlined_text(drawn)]))
+
+    return replace(page, blocks=blocks, remark=reading, fits_paper=True)
 
 
 def _scaling(c: ScalingComparison) -> tuple[Block, ...]:

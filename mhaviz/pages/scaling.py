@@ -152,10 +152,14 @@ def scaling_page(c: ScalingComparison) -> Page:
     blocks = scaling_blocks(c, study_title(c))
 
     def reading(drawn: Drawn) -> str:
-        marked = "outlined: saturated rows" * drawn.outlined()
-        return "; ".join(filter(None, [scores_reading(drawn), marked, scale_remark(c)]))
+        return "; ".join(filter(None, [scores_reading(drawn), outlined_text(drawn), scale_remark(c)]))
 
     return Page(scaling_lesson(c), blocks, c.source.footnote, reading)
+
+
+def outlined_text(drawn: Drawn) -> str:
+    """Return what the outlines of its maps mean; "" without any."""
+    return "outlined: saturated rows" * drawn.outlined()
 
 
 def scaling_lesson(c: ScalingComparison) -> str:
