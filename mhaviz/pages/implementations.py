@@ -78,6 +78,7 @@ def _plot(c: ImplementationComparison, title: str, points: Callable[[int, Timing
         ys, band = zip(*(points(n, timing) for n, timing in enumerate(one.timings)), strict=True)
         series.append(Series(one.name, c.lengths, ys, i, i, band if any(band) else ()))
     notes = (BAND,) if any(one.band for one in series) else ()
+    series.sort(key=lambda one: one.ys.count(None))  # a curve that ends early is seen on those that go on
     return Plot(title, tuple(series), PlotAxis("N, tokens", log=2), y, notes=notes)
 
 

@@ -17,7 +17,8 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
 _SIDES = "query", "key"
-_NAMES = "plain", "one projection W", "Wq and Wk", "Wv as well"
+_NAMES = ("plain", "one projection W", "Wq and Wk", "Wv as well")
+_SHORT = ("1 plain", "2 one W", "3 Wq, Wk", "4 and Wv")
 _OUTLINED = "the two words that score each other most unlike in stage 3"
 _OUTLINED_UP_TO = 40  # tokens; with more, cells are too small to be outlined
 _MOST_FEATURES = 24  # features of the outputs drawn, from the first, so that their cells can be distinguished
@@ -42,7 +43,12 @@ def projections_page(c: ProjectionComparison) -> Page:
     outlined = tuple(Outline(range(i, i + 1), range(j, j + 1)) for i, j in pairs)
     maps = [
         Panel(
-            f"stage {i}, {name}: S", stage.scores, scores, outlined=outlined, numbers="outlined", short=f"stage {i}: S"
+            f"stage {i}, {name}: S",
+            stage.scores,
+            scores,
+            outlined=outlined,
+            numbers="outlined",
+            short=f"{_SHORT[i - 1]}: S",
         )
         for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
@@ -53,7 +59,7 @@ def projections_page(c: ProjectionComparison) -> Page:
             weights,
             outlined=outlined,
             numbers="none",
-            short=f"stage {i}: A",
+            short=f"{_SHORT[i - 1]}: A",
         )
         for i, s in enumerate(c.stages, 1)
     ]
