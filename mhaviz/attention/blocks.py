@@ -233,7 +233,7 @@ class HeadBlocks:
     def _join(self, lses: Tensor, parts: Sequence[BlockSums], rows: CellReducer) -> BlockSums:
         """Combine the sums of a block's tiles, whose lse are (queries, tiles, 2)."""
         wanted, queries = self._wanted, len(lses)
-        among_keys = _softmax_of(lses)
+        of_keys = lses
         if self._sink is not None:
             sink = torch.stack([self._sink.to(lses.dtype), lses.new_zeros(())], dim=-1)
             lses = torch.cat([lses, sink.expand(queries, 1, 2)], dim=1)
@@ -259,7 +259,7 @@ class HeadBlocks:
         if wanted.entropy:  # the mean entropy within tiles, and the entropy of the shares of the tiles
             among_tiles = shares
             if self._sink is not None:  # which may have taken all
-                among_tiles = among_keys.where(shares.sum(dim=-1, keepdim=True) > 0, 0.0)
+                among_tiles = _softmax_of(of_keys).where(shares.sum(dim=-1, keepdim=True) > 0, 0.0)
             within_tiles = torch.stack([part.entropy for part in parts if part.entropy is not None], dim=-1)
             entropy = (within_tiles * among_tiles).sum(dim=-1) + torch.special.entr(among_tiles).sum(dim=-1)
         if wanted.local is not None:

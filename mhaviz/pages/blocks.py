@@ -806,7 +806,12 @@ class Drawn:
 
     def maps(self, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
         """Return those of the maps that are of the texts that are drawn."""
-        return [m for m in maps if self.texts is None or (m.kind, m.sentence, m.pass_number) in self.texts]
+        return [m for m in maps if self.texts is None or text_of(m) in self.texts]
+
+
+def text_of(m: AttentionMap) -> tuple[str, int | None, int | None]:
+    """Return what names the text of a map, and the kind of its attention, among the texts of ``Drawn``."""
+    return m.kind, m.sentence, m.pass_number
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,12 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.projections import ProjectionComparison, ProjectionStage
 
 _SIDES = "query", "key"
-_NAMES = ("plain", "one projection W", "Wq and Wk", "Wv as well")
-_SHORT = ("1 plain", "2 one W", "3 Wq, Wk", "4 and Wv")
+_NAMES = (  # of the stages, and short ones for narrow tiles
+    ("plain", "plain"),
+    ("one projection W", "one W"),
+    ("Wq and Wk", "Wq, Wk"),
+    ("Wv as well", "and Wv"),
+)
 _OUTLINED = "the two words that score each other most unlike in stage 3"
 _OUTLINED_UP_TO = 40  # tokens; with more, cells are too small to be outlined
 _MOST_FEATURES = 24  # features of the outputs drawn, from the first, so that their cells can be distinguished
@@ -48,9 +52,9 @@ def projections_page(c: ProjectionComparison) -> Page:
             scores,
             outlined=outlined,
             numbers="outlined",
-            short=f"{_SHORT[i - 1]}: S",
+            short=f"{i} {short}: S",
         )
-        for i, (name, stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
+        for i, ((name, short), stage) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     maps += [
         Panel(
@@ -59,9 +63,9 @@ def projections_page(c: ProjectionComparison) -> Page:
             weights,
             outlined=outlined,
             numbers="none",
-            short=f"{_SHORT[i - 1]}: A",
+            short=f"{i} {short}: A",
         )
-        for i, s in enumerate(c.stages, 1)
+        for i, ((_, short), s) in enumerate(zip(_NAMES, c.stages, strict=True), 1)
     ]
     some = f"feature, the first {_MOST_FEATURES} of {c.d_model}" if c.d_model > _MOST_FEATURES else "feature"
     results = [Panel(f"stage {i}: O", values, outputs) for i, values in enumerate(drawn, 1)]

@@ -279,7 +279,7 @@ def test_captions_stand_beside_a_single_panel_where_it_has_room(animal):
         inside(sheet)
 
 
-def test_parts_of_panels_and_bars_have_the_numbers_that_they_are_about_and_say_what_is_next(animal):
+def test_parts_of_panels_and_bars_have_the_numbers_that_they_are_about(animal):
     (block,) = leaves(lines_page(animal.select(layer=3, head=[1, 8, 10]).lines()).blocks)
     (bars,) = (one for one in leaves(page_of(animal.answer("it")).blocks) if isinstance(one, Bars))
     assert [bar.name for bar in bars.bars][:2] == ["mean", "L2 H1"]

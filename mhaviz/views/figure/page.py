@@ -15,6 +15,7 @@ from mhaviz.pages.blocks import (
     heads,
     leaves,
     matrices,
+    text_of,
 )
 from mhaviz.pages.numbers import short
 from mhaviz.pages.registry import FIGURE_SUFFIXES
@@ -95,7 +96,8 @@ class _Laid:
 
     @property
     def lacks(self) -> Counter[str]:
-        """Counts that grow with what has no room; those of tiles and of cells are negative, as more of them is more."""
+        """Counts that grow with what has no room; those of tiles, of their cells and of the labels of sides without
+        room for all are negative, as more of them is more."""
         parts = [part for part, *_ in self.plan.places]
         others = sum(part.is_picture and not part.pictures for part in parts)
         lacks = Counter(broken_rows=not self.are_abreast, left_out=len(self.plan.notices), pieces=others)
@@ -219,7 +221,8 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
                 low, layout, plan = (low + high) / 2, larger, trial
             else:
                 high = (low + high) / 2
-    limit = most if style.room is not None else None if most or across else _PAPER[1] / zoom
+    is_in_room, is_free = style.room is not None, most is None and across is None
+    limit = most if is_in_room else _PAPER[1] / zoom if is_free else None
     if limit and plan.height > limit:
 
         def with_room(shares: Iterable[float]) -> list[tuple[LayoutStyle, _Plan]]:
@@ -228,7 +231,7 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
             trials = ((squeezed, _plan(page, scales, fonts, squeezed)) for squeezed in layouts)
             return [*takewhile(lambda trial: trial[1].height <= limit, trials)]
 
-        if squeezed := with_room(_SQUEEZED) or with_room([_TIGHTEST] * (style.room is not None)):
+        if squeezed := with_room(_SQUEEZED) or with_room([_TIGHTEST] * is_in_room):
             layout, plan = squeezed[-1]
     return _Laid(page, plan, scales, fonts, layout, zoom, crop, most)
 
@@ -448,5 +451,5 @@ def _drawn(parts: Sequence[Part], style: Style) -> Drawn:
         sinks=sinks,
         ends=style.ends,
         scales=frozenset(panel.scale.name for panel in panels),
-        texts=frozenset((m.kind, m.sentence, m.pass_number) for part in mosaics for m in part.block.maps),
+        texts=frozenset(text_of(m) for part in mosaics for m in part.block.maps),
     )

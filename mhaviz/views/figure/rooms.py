@@ -51,23 +51,23 @@ def pages_in_room(page: Page, lay_out: LayOut) -> list[Page]:
     def fits(page: Page) -> bool:
         return not page.blocks or ((laid := lay_out(page)) is not None and laid.fits)
 
-    def in_one(arranged: Callable[[Block], Block]) -> list[Page]:
-        other = replace(page, blocks=tuple(map(arranged, page.blocks)))
-        return [other] if other.blocks != page.blocks and fits(other) else []
+    def arranged(*ways: Callable[[Block], Block]) -> list[Page]:
+        """Return the page with its blocks arranged in each of these ways that changes any."""
+        others = (replace(page, blocks=tuple(map(way, page.blocks))) for way in ways)
+        return [other for other in others if other.blocks != page.blocks]
 
-    def cell(page: Page) -> float:
-        return laid.cell if (laid := lay_out(page)) else 0.0
-
-    as_it_is = [page] if fits(page) else []
-    if arranged := [*as_it_is, *in_one(_turned), *in_one(_loose)]:
-        cells = [cell(one) for one in arranged]
-        return [arranged[0] if max(cells) < _MUCH_LARGER * cells[0] else arranged[cells.index(max(cells))]]
+    if not page.blocks:
+        return [page]
+    tried = ((one, lay_out(one)) for one in (page, *arranged(_turned, _loose)))
+    if having_room := [(one, laid.cell) for one, laid in tried if laid and laid.fits]:
+        (first, cell), (other, largest) = having_room[0], max(having_room, key=lambda pair: pair[1])
+        return [other if largest >= _MUCH_LARGER * cell else first]
     most = max((block.n_heads for block in page.blocks), default=0)
     least, strengths = min(_LEAST_HEADS, most), _strengths(page)
     if most and fits(with_strongest(page, least, strengths)):
         return [with_strongest(page, _most(lambda n: fits(with_strongest(page, n, strengths)), least, most), strengths)]
     divided = _divided(_numbered(page, page, _MANY, _MANY), fits, lay_out, strengths)
-    if len(divided) > 1 and (row := in_one(_in_row)):
+    if len(divided) > 1 and (row := [one for one in arranged(_in_row) if fits(one)]):
         return row
     n_parts = len(divided)
     parts = [_numbered(part, page, i, n_parts) for i, part in enumerate(divided, 1)]
