@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
 
 from mhaviz.pages.blocks import Title
@@ -32,7 +33,7 @@ class GridPart(Part):
     bars_lie: bool = False
     after: float = 0.25
 
-    @property
+    @cached_property
     def _widths(self) -> list[float]:
         return [max(part.width if part else 0.0 for part in column) for column in zip_longest(*self.rows)]
 
@@ -108,7 +109,7 @@ class GridPart(Part):
             y = end + max(part.after if part.after_in_grid is None else part.after_in_grid for part, _ in parts)
         return placed, end
 
-    @property
+    @cached_property
     def last_cells(self) -> float:
         """Inches from the top to the end of the last row of cells."""
         return max(top + (part.last_cells or 0.0) for part, _, top, _ in self._places(self.width)[0])

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mhaviz.pages.blocks import Matrices, Title
 from mhaviz.pages.margins import Margin, key_margin, query_margin, without_keys
@@ -97,7 +98,7 @@ class MosaicPart(Part):
         has_more = self._upright or self.block.are_numbers
         return max(self.layout.width + (self.layout.gap - GAP if has_more else 0.0), self.across)
 
-    @property
+    @cached_property
     def width(self) -> float:
         """Width in inches, with colour bars and table."""
         bars = max(map(self._bars_width, self._bars_of_rows.values()), default=0.0)
