@@ -36,7 +36,7 @@ def text_width(text: str, size: float, families: tuple[str, ...] = (DEFAULT_FAMI
     if families == (DEFAULT_FAMILY,) and all(map(_default_font(bold).get_char_index, map(ord, text))):
         font = _default_font(bold)
         font.set_size(size, _RULER_DPI)
-        font.set_text(text, 0.0, flags=get_hinting_flag())
+        font.set_text(text, 0.0, flags=get_hinting_flag())  # type: ignore[no-untyped-call]
         width, _ = font.get_width_height()
         return width / _SUBPIXELS / _RULER_DPI
     with warnings.catch_warnings():
@@ -62,7 +62,7 @@ _SUBPIXELS = 64  # of a pixel, in which FreeType measures
 
 @cache
 def _default_font(bold: bool) -> "FT2Font":
-    """Return the default font, read into memory: glyphs that come from its file, as matplotlib's, take thrice as long."""
+    """Return the default font, read into memory: a glyph from a file, as matplotlib loads it, takes thrice as long."""
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
