@@ -33,10 +33,9 @@ def explanation_page(e: Explanation) -> Page:
     of_keys = _strips("q ∘ k", products, _labels(e, keys))
     blocks: tuple[Block, ...] = (
         Text((title_text(study_title(e), _STUDY),), "subtitle"),
-        Text((_scores_text(e),)),
+        Text((_scores_text(e), _strongest_text(e))),
         Grid(((Grid(((_strips("q", e.query[None], ["q"]),), (of_keys,))), _scores_table(e, keys)),)),
         *([Text((_rest_text(e, left),))] if (left := _others(e, keys)) else []),
-        Text((_strongest_text(e), "")),
         Text(("output: the values v times their weights a, the largest contributions first",)),
         Grid(((_strips("a v", parts, names, total), _contributions_table(e, largest, rest, parts)),)),
     )

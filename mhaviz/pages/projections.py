@@ -84,7 +84,8 @@ def projections_page(c: ProjectionComparison) -> Page:
         Text(tuple(_stage_texts(c, _quoted(c)))),
         _measures(c, _quoted(c)),
     ]
-    said, of_heads = Text((_divergence_text(c),)), Matrices("", split, tokens, tokens, -(-len(split) // lines), _SIDES)
+    said = Text((_divergence_text(c), ""))
+    of_heads = Matrices("", split, tokens, tokens, -(-len(split) // lines), _SIDES)
     blocks.append(Text((_split_text(c),), "heading"))
     if len(c.heads) > 1:
         pairs_of_heads = Matrices("", (divergence,), heads, heads, 1, names=("head", "head"))

@@ -12,11 +12,12 @@ from mhaviz.views.tiles.numbers import NOTE, bar_width, has_notes, note_lines, p
 
 
 def notes_below(layout: Layout, panels: Sequence[Panel], room: float, fonts: Fonts) -> list[str]:
-    """Return the lines of what numbers mean below panels that have no room for it, "next: weight on …"."""
+    """Return the lines of what numbers mean below panels that have no room for it: "next: weight on …", each from a new
+    line on."""
     if has_notes(layout, panels, fonts):
         return []
-    text = "; ".join(f"{panel.title}: {panel.note}" for panel in panels if panel.note)
-    return fonts.wrap(text, room / DRAWN_WIDER, SMALL) if text else []
+    texts = (f"{panel.title}: {panel.note}" for panel in panels if panel.note)
+    return [line for text in texts for line in fonts.wrap(text, room / DRAWN_WIDER, SMALL)]
 
 
 def draw_ranges(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequence[Panel]) -> None:

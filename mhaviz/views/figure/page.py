@@ -109,6 +109,8 @@ class _Laid:
             lacks["without_numbers"] += n_tiles * (one.layout.value_size is None)
             lacks["tiles"] -= n_tiles
             lacks["cells"] -= math.prod(one.layout.cells)
+            if not (has_labels(one.rows) or has_labels(one.columns)):  # inches are all that its cells have
+                lacks["inches"] -= int(one.layout.width * self.zoom)
         return lacks
 
     @property

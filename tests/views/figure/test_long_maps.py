@@ -21,6 +21,7 @@ from mhaviz.results.quantity import Quantity
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink
 from mhaviz.views.figure.fonts import Fonts
+from mhaviz.views.showing import figures_of
 from mhaviz.views.style import Style
 from mhaviz.views.tiles.fit import MOST_WIDTH, Space, lay_out
 
@@ -65,6 +66,14 @@ def long_map(
 
 def figure(*maps, style=AUTO):
     return heatmap_figure(Attention(Source("test"), maps), style)
+
+
+def test_larger_letters_of_a_slide_leave_a_map_its_inches():
+    attention = Attention(Source("test"), (long_map(1, (0, 469), (0, 469), (235, 235), summary=True),))
+    (slide,), (usual,) = (figures_of(attention, Style(room="slide", font_size=size)) for size in (None, 8))
+    ends = [tiles(one)[0].get_extent()[:2] for one in (slide, usual)]
+    wide, most = (np.ptp(end) * one.zoom for end, one in zip(ends, (slide, usual), strict=True))
+    assert wide > most - 1  # inches
 
 
 def tiles(sheet):
