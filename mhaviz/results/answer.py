@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.spans import are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.numbering import listed_runs
 from mhaviz.results.attention import text_name
 from mhaviz.results.axis import no_such, require_single
 from mhaviz.results.quantity import WEIGHT
@@ -268,6 +269,26 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     if len(few) == len(having):
         raise _unanswered(few[0])
     return having
+
+
+def lacking_text(attention: "Attention", query: int | str, by_word: bool = True) -> str:
+    """Return which of several texts, or passes, lack a word that others have, or unless ``by_word`` a token; "": none.
+
+    A word that only some kinds of attention have as a query, such as that of a translation, is not lacking.
+    """
+    firsts = {(m.pass_number, m.sentence, m.kind, m.rows.tokens): m for m in attention.maps}
+    has = defaultdict[tuple[int | None, int | None], bool](bool)
+    for (pass_number, sentence, *_), m in firsts.items():
+        has[pass_number, sentence] |= bool(_words_with(query, m) if by_word else m.rows.places(query))
+    lacking = [text for text, is_there in has.items() if not is_there]
+    if not 0 < len(lacking) < len(has):
+        return ""
+    passes, sentences = ([number for number in side if number is not None] for side in zip(*lacking, strict=True))
+    which = f"{len(lacking):,} of {len(has):,} texts"
+    if not (passes and sentences):
+        name = "pass" if passes else text_name(attention.maps[0].is_recorded)
+        which = listed_runs(name, passes or sentences)
+    return f"{parameter('query')}: {quoted(query)} is not in {which}"
 
 
 def in_text(of: "OfText | AttentionMap") -> str:

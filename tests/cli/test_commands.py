@@ -633,3 +633,10 @@ def test_lines_of_too_many_chosen_heads_are_refused_before_the_work(mhaviz, comm
 @pytest.mark.parametrize("more", ["--head 0-7", "--head 0-8 --mean", "--head 0-8 --query a"])
 def test_lines_that_can_be_told_apart_are_not_refused(mhaviz, more):
     assert "no-such-file.npz" in mhaviz("show", "no-such-file.npz", "--as", "lines", *more.split()).err
+
+
+@pytest.mark.parametrize(("form", "words"), [("answer", "“b”"), ("lines", "“b”"), ("map", "query 1 b")])
+def test_texts_without_the_query_are_a_notice(mhaviz, form, words):
+    shown = mhaviz("heatmap", "a b c d e", "f g h i j", "k l m n", "--query", "b", "--as", form, "--head", "0,1")
+    assert words in shown.out
+    assert shown.err == "mhaviz: --query: 'b' is not in sentences 1 to 2\n"

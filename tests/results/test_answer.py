@@ -5,6 +5,7 @@ import json
 import re
 import tracemalloc
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_n
 from mhaviz.pages.blocks import Bars, Drawn, Shaded
 from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import placed
-from mhaviz.results.answer import weights_of
+from mhaviz.results.answer import lacking_text, weights_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.colours import palette
@@ -265,6 +266,18 @@ def test_each_text_that_has_the_word_is_answered():
     headings = [block.lines[0] for block in answer_page(answer).blocks if getattr(block, "style", "") == "heading"]
     assert headings[0] == "sentence 0: “c” looks at “f” (L0 H0 0.80)"
     assert len(headings) == 2
+
+
+def test_texts_that_lack_the_word_are_said():
+    maps = [made(STRONG, "abcdefg" if n in (1, 5) else "tuvwxyz", sentence=n) for n in range(7)]
+    cross = made_map("ABCDEFG", "tuvwxyz", STRONG, "cross", sentence=0)
+    assert lacking_text(result(*maps), "c") == "`query`: 'c' is not in sentences 0, 2 to 4, 6"
+    assert lacking_text(result(*maps, cross), "c", by_word=False) == "`query`: 'c' is not in sentences 2 to 4, 6"
+    assert lacking_text(result(*maps), 3) == lacking_text(result(*maps), "no") == ""
+    passes = [replace(m, sentence=None, pass_number=m.sentence) for m in maps[:2]]
+    assert lacking_text(result(*passes), "c") == "`query`: 'c' is not in pass 0"
+    both = [replace(m, pass_number=n) for m in maps[:2] for n in range(3)]
+    assert lacking_text(result(*both), "c") == "`query`: 'c' is not in 3 of 6 texts"
 
 
 def test_a_word_that_a_text_has_twice_is_asked_for_in_this_text():

@@ -109,12 +109,16 @@ def deliver_form(
     notice: str | None = None,
 ) -> None:
     """Save and show maps, or one query of them, in a form: by default a query as an answer, where they can tell. Files
-    of maps have what ``maps_of`` returns.
+    of maps have what ``maps_of`` returns. A notice says which of several texts lack the query.
 
     Raises:
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
     form = form_of(attention, query, form)
+    if query is not None:
+        from mhaviz.results.answer import lacking_text
+
+        delivery.tell(*filter(None, [lacking_text(attention, query, form != "map")]))
 
     def made() -> "Result":
         require_looks(style, form)
