@@ -3,12 +3,13 @@
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
-from mhaviz.inputs.tokens import Ranges, Text, Tokens, whole_character
+from mhaviz.inputs.tokens import Ranges, Text, Tokens, as_typed, whole_character
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _JOINERS = "\N{SOFT HYPHEN}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
@@ -72,6 +73,61 @@ def words_or_tokens(tokens: Tokens) -> tuple[Span, ...]:
         if not unspaced:
             return spans
     return tuple(Span(text, ((i, i + 1),)) for i, text in enumerate(tokens.texts))
+
+
+def words_joined(tokens: Tokens, name: str) -> tuple[Span, ...]:
+    """Return the words of a text, or each token where these are not known. Several words that together are a name, as
+    it stands between blanks of the text, such as "3.50" or an address, are one.
+
+    Case does not count if they are written so nowhere. Punctuation between a name and the blanks around it stays apart.
+    """
+    spans, special = words_or_tokens(tokens), {*tokens.special}
+    if not any(span.name[:1].isspace() for span in spans):  # it is not known what stands between blanks
+        return spans
+    aside = {i for i, span in enumerate(spans) if span.ranges[0][0] in special}
+    apart = {
+        i
+        for i, span in enumerate(spans)
+        if {i - 1, i} & aside or span.name[:1].isspace() or spans[i - 1].name[-1:].isspace()
+    }
+    pieces = list(pairwise([*sorted({0, *apart}), len(spans)]))
+    for form in (str, str.casefold):
+        runs = [run for piece in pieces for run in _runs_named(spans, piece, name, form)]
+        if runs:
+            return _with_joined(spans, runs)
+    return spans
+
+
+def _runs_named(
+    spans: Sequence[Span], piece: tuple[int, int], name: str, form: Callable[[str], str]
+) -> Iterator[tuple[int, int]]:
+    """Iterate over the runs of several words, in a piece between blanks, that are a name in a form, as (start, end)."""
+    start, end = piece
+    if end - start < 2:
+        return
+    texts = [form(as_typed(span.name)[0]) for span in spans[start:end]]
+    whole, wanted = "".join(texts), form(name.strip())
+    ends = {reached: i for i, reached in enumerate(accumulate(map(len, texts), initial=0))}
+    at = whole.find(wanted) if wanted else -1
+    while at >= 0:
+        after = at + len(wanted)
+        is_apart = not any(map(str.isalnum, whole[:at] + whole[after:]))
+        if is_apart and {at, after} <= ends.keys() and ends[after] - ends[at] > 1:
+            yield start + ends[at], start + ends[after]
+        at = whole.find(wanted, after)
+
+
+def _with_joined(spans: Sequence[Span], runs: Sequence[tuple[int, int]]) -> tuple[Span, ...]:
+    """Return spans with one in place of each run."""
+    joined, reached = list[Span](), 0
+    for start, end in runs:
+        typed = [as_typed(span.name) for span in spans[start:end]]
+        name, mark = "".join(text for text, _ in typed), max(mark for _, mark in typed)
+        ranges = ((spans[start].ranges[0][0], spans[end - 1].ranges[-1][1]),)
+        blank = " " * spans[start].name[:1].isspace()
+        joined += [*spans[reached:start], Span(f"{blank}{name}{mark}", ranges)]
+        reached = end
+    return (*joined, *spans[reached:])
 
 
 SPANS: dict[str, SpansOf] = {"word": words}

@@ -26,6 +26,9 @@ PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
 _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
 """Label of a token that is some of the bytes of a character: "😀 1/3"."""
 
+_UNKNOWN = re.compile(r"(.*\S)( [\[<]\w+[\]>])", re.DOTALL)
+"""Label of a piece that the vocabulary lacks: "😀 [UNK]"."""
+
 BLANK = "␣"
 """What a blank is written as where nobody would see it."""
 
@@ -173,6 +176,14 @@ def whole_character(texts: Sequence[str], i: int) -> str | None:
     if len(there) < len(whole) or any(a not in (b, blank + b) for a, b in zip(there, whole, strict=True)):
         return texts[i]
     return blank + character if first == i else None
+
+
+def as_typed(label: str) -> tuple[str, str]:
+    """Return a label as its piece stands between the blanks of the text, and the mark of a piece that the vocabulary
+    lacks: "😀" and " [UNK]"; "": there is none."""
+    label = label.strip()
+    unknown = _UNKNOWN.fullmatch(label)
+    return (unknown[1], unknown[2]) if unknown else (label, "")
 
 
 def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -> Tokens:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter, quoted
-from mhaviz.inputs.spans import are_nameless, words_or_tokens
+from mhaviz.inputs.spans import SpansOf, are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.numbering import listed_runs
 from mhaviz.results.attention import text_name
-from mhaviz.results.axis import no_such, require_single
+from mhaviz.results.axis import no_such, require_single, words_with
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -228,7 +228,7 @@ def weights_of(attention: "Attention", query: int | str) -> "Attention":
     rows = dict[int, "AttentionMap"]()
     for maps in texts_with(attention, query):
         (word,) = _words_with(query, maps[0])
-        rows |= {id(m): (m if m.has_spans else m.in_spans(words_or_tokens)).of_query(word) for m in maps}
+        rows |= {id(m): (m if m.has_spans else m.in_spans(_spans_with(query, m))).of_query(word) for m in maps}
     return replace(attention, maps=tuple(rows[id(m)] for m in attention.maps if id(m) in rows))
 
 
@@ -262,7 +262,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     """
     having = [maps for maps in by_text(attention, parameter("query")) if _words_with(query, maps[0])]
     for m, *_ in having:
-        require_single(query, sorted(_words_with(query, m).values()), where=in_text(m))
+        require_single(query, sorted(_words_with(query, m).values()), where=in_text(m), is_named=_is_joined(query, m))
     if not having:
         raise _no_such_word(query, attention.maps[0])
     few = [LeftOut(reason, **about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
@@ -378,7 +378,7 @@ def _too_few(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[i
 
     ``sinks``: positions of sinks, which are no words, as far as they are known.
     """
-    rows, columns, _, _, aside = word_sides(maps[0], sinks)
+    rows, columns, _, _, aside = word_sides(maps[0], sinks, _spans_with(query, maps[0]))
     (word,) = _words_with(query, maps[0])
     n_words = min(int((_sees(m, rows.owners == word, columns) & ~aside).sum()) for m in maps)
     few = f"expected at least {_LEAST_WORDS} words that the query sees, got {n_words}: of so few, each gets much weight"
@@ -391,10 +391,10 @@ def _sees(m: "AttentionMap", pieces: NDArray[np.bool_], columns: SpanSide) -> ND
 
 
 def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
-    """Return the words that a query names, by their text, by that of a token in them or by a token's position, and
-    for each the position of its first token, or of the one that the query names. Of maps of words, positions are of
-    words."""
-    words = SpanSide.of(m.rows.tokens, words_or_tokens)
+    """Return the words of ``_spans_with`` that a query names, by their text, by that of a token in them or by a token's
+    position, and for each the position of its first token, or of the one that the query names. Of maps of words,
+    positions are of words."""
+    words = SpanSide.of(m.rows.tokens, _spans_with(query, m))
     if isinstance(query, str):
         owners = words.owners[:0] if m.rows.exactly(query) else words.owners  # a token's text is no label
         if places := words.axis.named(query, owners):
@@ -402,8 +402,20 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
 
 
+def _is_joined(query: int | str, m: "AttentionMap") -> bool:
+    """Return whether a query is several words, whose first has the same position as all of them."""
+    return len(_spans_with(query, m)(m.rows.tokens)) < len(words_or_tokens(m.rows.tokens))
+
+
+def _spans_with(query: int | str, m: "AttentionMap") -> SpansOf:
+    """Return what finds the words of a map, ``words_with`` the query; those of a map by word stay as they are."""
+    return words_or_tokens if m.has_spans else words_with(query)
+
+
 def _no_such_word(query: int | str, m: "AttentionMap") -> ArgumentError:
-    """Return the error that no map has the word, with those of a map."""
+    """Return the error that no map has the word, with those of a map. Raises PiecesError if several are the query."""
+    if isinstance(query, str):
+        m.rows.require_no_pieces(query)
     words = SpanSide.of(m.rows.tokens, words_or_tokens)
     firsts = [int(np.argmax(words.owners == word)) for word in range(len(words.axis))]
     return no_such("word", query, zip(firsts, words.axis.tokens.texts, strict=True), m.rows.end)
@@ -414,10 +426,12 @@ def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:
     return kind != "cross" and queries.texts == keys.texts
 
 
-def word_sides(m: "AttentionMap", sinks: Sequence[int]) -> tuple[SpanSide, SpanSide, Tokens, Tokens, NDArray[np.bool_]]:
-    """Return which tokens are in which words of the queries and of the keys, the words of both, and which keys have
-    only special tokens and ``sinks``, (n_keys,)."""
-    rows, columns = (SpanSide.of(axis.tokens, words_or_tokens) for axis in (m.rows, m.columns))
+def word_sides(
+    m: "AttentionMap", sinks: Sequence[int], spans_of: SpansOf = words_or_tokens
+) -> tuple[SpanSide, SpanSide, Tokens, Tokens, NDArray[np.bool_]]:
+    """Return which tokens are in which words, of ``spans_of``, of the queries and of the keys, the words of both, and
+    which keys have only special tokens and ``sinks``, (n_keys,)."""
+    rows, columns = (SpanSide.of(axis.tokens, spans_of) for axis in (m.rows, m.columns))
     queries, keys = (
         axis.tokens if axis.tokens.ranges else side.axis.tokens for axis, side in ((m.rows, rows), (m.columns, columns))
     )
@@ -431,7 +445,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     if few := _too_few(maps, query, sinks):
         return LeftOut(few, **about(first))
     (word,) = _words_with(query, first)
-    rows, columns, queries, keys, aside = word_sides(first, sinks)
+    rows, columns, queries, keys, aside = word_sides(first, sinks, _spans_with(query, first))
     is_of_one_text = are_one_text(first.kind, queries, keys)
     not_others = {word, *queries.special, *(np.flatnonzero(aside).tolist() if is_of_one_text else ())}
     others = np.array([i for i in range(len(queries)) if i not in not_others], np.int64)

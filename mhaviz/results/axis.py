@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter, quoted
-from mhaviz.inputs.spans import words_or_tokens
-from mhaviz.inputs.tokens import BLANK, SUBSCRIPTS, Tokens, is_run
+from mhaviz.inputs.spans import Span, SpansOf, words_joined, words_or_tokens
+from mhaviz.inputs.tokens import BLANK, SUBSCRIPTS, Tokens, as_typed, is_run
 from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
@@ -159,8 +159,9 @@ class Axis(ShortRepr):
         return self.exactly(name) or self._labelled(name, owners) or self._in_form(_normalised, name)
 
     def exactly(self, name: str) -> list[int]:
-        """Return the positions of a token with this text, but perhaps for blanks at its ends."""
-        return (self._in_form(str, name) if name != name.strip() else []) or self._in_form(str.strip, name)
+        """Return the positions of a token with this text, but perhaps for blanks at its ends, and for the mark of a
+        piece that the vocabulary lacks."""
+        return (self._in_form(str, name) if name != name.strip() else []) or self._in_form(_typed, name)
 
     def _in_form(self, form: Callable[[str], str], name: str) -> list[int]:
         wanted = form(name)
@@ -176,18 +177,15 @@ class Axis(ShortRepr):
 
     def _labelled(self, label: str, owners: NDArray[np.int64] | None) -> list[int]:
         """Return the positions of a token that is given as pictures write it; ``owners``: as of ``named``."""
-        if in_quotes := _IN_QUOTES.fullmatch(label):
-            if places := self.exactly(in_quotes["label"]):
-                return places
-            label = in_quotes["label"] + (in_quotes["after"] or "")
-        match = _LABEL.fullmatch(_COUNT.sub("", label).strip())
-        if not match:
+        if (in_quotes := _IN_QUOTES.fullmatch(label)) and (places := self.exactly(in_quotes["label"])):
+            return places
+        name, number = _unlabelled(label)
+        if not name:
             return []
-        name, number = match["name"], match["beside"] or match["below"]
         places = self.exactly(name) or self._in_form(_normalised, name) or self._shortened(name)
         if not places and not name.strip(BLANK):
             places = self.exactly(name.replace(BLANK, " "))
-        if number is None:
+        if not number:
             return places
         position = int(number.translate(str.maketrans(SUBSCRIPTS, "0123456789")))
         if owners is not None:
@@ -205,13 +203,14 @@ class Axis(ShortRepr):
         require_single(query, places, option)
         if not places:
             if isinstance(query, str):
-                self._require_no_word(query, option)
+                self.require_no_pieces(query, option)
             raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option)
         return places[0]
 
-    def _require_no_word(self, name: str, option: str) -> None:
-        """Raise PiecesError, which lists the tokens, if a word has this name."""
-        spans = words_or_tokens(self.tokens)
+    def require_no_pieces(self, name: str, option: str = "query") -> None:
+        """Raise PiecesError, which lists the tokens, or of an axis of words these, if several are a word of this
+        name."""
+        spans = words_with(name)(self.tokens)
         runs = [span.ranges[0] for span in spans]
         owners = np.repeat(np.arange(-1, len(spans)), [self.start, *(end - start for start, end in runs)])
         words = Axis.of(span.name for span in spans).named(name, owners)
@@ -221,11 +220,14 @@ class Axis(ShortRepr):
             ", ".join(f"#{self.start + i} {quoted(self.tokens.texts[i].strip())}" for i in range(*runs[word]))
             for word in words[:_FOUND]
         ]
-        start, end = runs[words[0]]
-        which = f"a word of {end - start}" if len(words) == 1 else f"a word that occurs {len(words):,} times"
+        (start, end), n_times = runs[words[0]], f"{len(words):,} times"
+        if self.tokens.ranges:
+            what, which = "word", f"{end - start} words" + f" that occur {n_times}" * (len(words) > 1)
+        else:
+            what, which = "token", f"a word that occurs {n_times}" if len(words) > 1 else f"a word of {end - start}"
         listed = ", or ".join(pieces) + ", or …" * (len(words) > _FOUND)
         raise PiecesError(
-            f"{parameter(option)}: expected a token, got {quoted(name)}, {which}: {listed}; give one of these"
+            f"{parameter(option)}: expected a {what}, got {quoted(name)}, {which}: {listed}; give one of these"
         )
 
     def pooled(self, most: int) -> "Axis":
@@ -237,13 +239,19 @@ class Axis(ShortRepr):
         return self.tokens.texts == other.tokens.texts and np.array_equal(self.edges, other.edges)
 
 
-def require_single(query: int | str | None, places: Sequence[int], option: str = "query", where: str = "") -> None:
+def require_single(
+    query: int | str | None, places: Sequence[int], option: str = "query", where: str = "", is_named: bool = False
+) -> None:
     """Raise ArgumentError naming ``option``, with the positions to choose from, if a token has several.
 
-    ``where``: the text that has them, " in sentence 2", as another may have other words there; "": there is no other.
+    Args:
+        query, places: the token and its positions.
+        option: name of the option.
+        where: the text that has them, " in sentence 2", as another may have other words there; "": there is no other.
+        is_named: whether others have a position, too.
     """
     if len(places) > 1:
-        shown = (f"{query} #{i}" if where else f"#{i}" for i in places[:_FOUND])
+        shown = (f"{query} #{i}" if where or is_named else f"#{i}" for i in places[:_FOUND])
         listed = ", ".join(map(quoted, shown)) + ", …" * (len(places) > _FOUND)
         raise ArgumentError(
             f"{parameter(option)}: {quoted(query)} occurs {len(places):,} times{where}; give a position: {listed}"
@@ -271,6 +279,31 @@ def no_such(
     bounds = f"a position from {names[0][0]:,} to {end - 1:,}"
     got = "nothing" if query is None else quoted(query)
     return ArgumentError(f"{parameter(option)}: expected a {what}, or {bounds}, got {got}; {hint}")
+
+
+def words_with(query: int | str) -> SpansOf:
+    """Return what finds the words of a text, in which a query that stands between blanks is one, also as pictures write
+    it; see ``words_joined``."""
+    if not isinstance(query, str) or (_POSITION.fullmatch(query) and "#" in query):
+        return words_or_tokens
+
+    def spans_of(tokens: Tokens) -> tuple[Span, ...]:
+        joined = [words_joined(tokens, name) for name in dict.fromkeys([query, _unlabelled(query)[0]])]
+        return min(joined, key=len)
+
+    return spans_of
+
+
+def _unlabelled(label: str) -> tuple[str, str]:
+    """Return the name in a label as pictures write it, and the number beside or below it; "": there is none."""
+    if in_quotes := _IN_QUOTES.fullmatch(label):
+        label = in_quotes["label"] + (in_quotes["after"] or "")
+    match = _LABEL.fullmatch(_COUNT.sub("", label).strip())
+    return (match["name"], match["beside"] or match["below"] or "") if match else ("", "")
+
+
+def _typed(text: str) -> str:
+    return as_typed(text)[0]
 
 
 def _normalised(text: str) -> str:

@@ -234,6 +234,79 @@ def test_a_word_is_accepted_as_pictures_write_it(by):
         given.answer("lamp #9")
 
 
+ODD = [
+    "I",
+    " paid",
+    " 3",
+    ".",
+    "50",
+    ",",
+    " (",
+    "me",
+    "@",
+    "ex",
+    ".",
+    "org",
+    ")",
+    " c",
+    " c",
+    "+",
+    "+",
+    " 🙂 [UNK]",
+    "!",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "n_words"),
+    [
+        ("3.50", " 3.50", 17),
+        ("“3.50” (3)", " 3.50", 17),
+        ("me@ex.org", "me@ex.org", 15),
+        ("Me@Ex.ORG", "me@ex.org", 15),
+        ("(me@ex.org),", None, None),
+        ("c++", " c++", 17),
+        ("🙂", " 🙂 [UNK]", 19),
+        ("🙂 [UNK]", " 🙂 [UNK]", 19),
+        ("🙂!", " 🙂! [UNK]", 18),
+        ("ex", "ex", 19),
+        ("50", "50", 19),
+        ("ex.org", None, None),
+        ("#3", ".", 19),
+    ],
+)
+def test_what_stands_between_blanks_is_a_word(query, word, n_words):
+    given = result(made(np.random.default_rng(0).dirichlet(np.ones(19), (1, 19)), ODD))
+    if word is None:
+        with pytest.raises(ArgumentError, match="expected a word"):
+            given.answer(query)
+        return
+    (look,) = given.answer(query).looks
+    assert (look.word, len(look.queries), len(look.keys)) == (word, n_words, n_words)
+    kept = weights_of(given, query).maps[0]
+    assert (kept.queries, kept.weights.shape) == ((word,), (1, 1, n_words))
+    (start, end) = look.queries.ranges[look.query][0]
+    mean = given.maps[0].weights[0, start:end].mean(0)
+    expected = [mean[slice(*of_key[0])].sum() for of_key in look.keys.ranges]
+    np.testing.assert_allclose(look.heads[0].weights, expected, atol=CLOSE)
+    np.testing.assert_allclose(kept.weights[0, 0], expected, atol=CLOSE)
+
+
+def test_what_has_two_readings_is_refused_with_the_positions():
+    keys = ["3", ".", "50", " a", " 3", ".", "50", " c", " c", "+", "+"]
+    given = result(made(np.full((1, 11, 11), 1 / 11), keys))
+    with pytest.raises(ArgumentError, match=r"'3.50' occurs 2 times; give a position: '3.50 #0', '3.50 #4'$"):
+        given.answer("3.50")
+    assert given.answer("3.50 #4").looks[0].queries.ranges[2] == ((4, 7),)
+    with pytest.raises(ArgumentError, match=r"'c' occurs 2 times; give a position: '#7', '#8'$"):
+        given.answer("c")
+    pieces = "#0 '3', #1 '.', #2 '50', or #4 '3', #5 '.', #6 '50'; give one of these$"
+    with pytest.raises(ArgumentError, match=f"expected a token, got '3.50', a word that occurs 2 times: {pieces}"):
+        given.of_query("3.50")
+    with pytest.raises(ArgumentError, match=f"expected a word, got '3.50', 3 words that occur 2 times: {pieces}"):
+        given.by("word").answer("3.50")
+
+
 def test_a_text_with_a_label_is_that_text():
     keys = ["lamp", " lamp", " lamp #1", " a", " b", " c", " d"]
     assert answered(made(STRONG, keys), query="lamp #1").looks[0].query == 2
