@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.sheet import Sheet
     from mhaviz.views.html.notebook import Html
 
+_CHOOSING = {
+    "query": (("answer", "query"), ("of_query", "query")),
+    "head": (("select", "head=head"),),
+    "layer": (("select", "layer=layer"),),
+    "mean": (("mean", ""),),
+    "by": (("by", "by"),),
+}
+"""Methods of a result, and what they are called with, that choose what is no look of its picture."""
+
 _MOST_IN_NOTEBOOK = 5_000_000
 """Characters of a page that a notebook shows; instead of a longer one it shows the figure."""
 
@@ -51,7 +60,7 @@ def view_of(result: object, style: Style | None = None, **details: Any) -> "Rend
 
 def plot(result: object, **style: Any) -> "Sheet":
     """Return the figure that ``save`` writes; see ``mhaviz.results.result.Result.plot``."""
-    figure = figure_of(_drawn(result), Style.of(style))
+    figure = figure_of(_drawn(result), _style_of(result, style))
     for notice in figure.notices:
         warnings.warn(notice, stacklevel=3)
     return figure
@@ -73,7 +82,7 @@ def plot_on(ax: "Axes", result: object, **style: Any) -> "AxesImage":
             f"{parameter('ax')}: expected attention, of which one head is drawn, got {type(result).__name__}; leave it "
             f"out, and all of the result is drawn"
         )
-    image, notices = draw_head(shown, Style.of(style), ax)
+    image, notices = draw_head(shown, _style_of(result, style), ax)
     for notice in notices:
         warnings.warn(notice, stacklevel=3)
     return image
@@ -83,7 +92,7 @@ def save(result: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the result in the format of each path's suffix; see ``mhaviz.results.result.Result.save``."""
     result = _drawn(result)
     check_outputs(paths, entry_of(result).formats)
-    for notice in save_all(paths, result, Style.of(style))[0]:
+    for notice in save_all(paths, result, _style_of(result, style))[0]:
         warnings.warn(notice, stacklevel=3)
 
 
@@ -105,8 +114,20 @@ def html_of(result: object, **style: Any) -> "Html":
     from mhaviz.views.html.page import write_html
 
     result, stream = _drawn(result), io.BytesIO()
-    write_html(result, Style.of(style), stream)
+    write_html(result, _style_of(result, style), stream)
     return Html(stream.getvalue().decode("utf-8"))
+
+
+def _style_of(result: object, choices: dict[str, Any]) -> Style:
+    """Return the style with these attributes. Raises ArgumentError as ``Style.of``, also for what a method chooses,
+    which it names."""
+    try:
+        return Style.of(choices)
+    except ArgumentError as error:
+        methods = [method for name in choices for method in _CHOOSING.get(name, ())]
+        if calls := [f"{method}({of})" for method, of in methods if hasattr(result, method)]:
+            raise ArgumentError(f"{error}; draw what {' or '.join(calls)} returns") from error
+        raise
 
 
 def _drawn(result: object) -> object:
