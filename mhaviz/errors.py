@@ -80,6 +80,14 @@ def parameters_named(by: Callable[[str], str], accepted: Callable[[str], bool] =
         _is_accepted.reset(tokens[1])
 
 
+@contextmanager
+def not_accepted(name: str) -> Iterator[None]:
+    """Let no message in the block advise a parameter, as it does not go with others that are given."""
+    accepted = _is_accepted.get()
+    with parameters_named(_name_parameter.get(), lambda other: other != name and accepted(other)):
+        yield
+
+
 def quoted(value: object) -> str:
     """Return a value for a message: its ``repr``, cut in the middle if it is long."""
     if isinstance(value, int) and abs(value) >= 10**_QUOTED:

@@ -1,6 +1,7 @@
 """``mhaviz.load``, and the loaded model with its methods: attend, explain, report and others."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from mhaviz.api.long_inputs import announce, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.corpus.corpus import Corpus, Texts
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, not_accepted, parameter
 from mhaviz.inputs.given import Given, GivenOptions
 from mhaviz.inputs.probes import Probe
 from mhaviz.inputs.spans import spans_by
@@ -268,9 +269,10 @@ class LoadedModel:
             attention = attention.by(by) if by is not None and show == "rollout" else attention
             if hide_special and not crops:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
-            attention = attention if query is None else attention.of_query(query)
-            attention = attention.mean() if mean else attention
-            self._check(attention)
+            with not_accepted("by") if asked.reduce == "max" else nullcontext():
+                attention = attention if query is None else attention.of_query(query)
+                attention = attention.mean() if mean else attention
+                self._check(attention)
             return attention
 
         if show == "rollout":
@@ -697,8 +699,8 @@ def _accept(attention: Attention) -> None:
 def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
     """Return the position of this query in the model's one attention."""
     kind = model.one_site(inputs).kind
-    queries, _ = inputs.texts[0].sides(kind)
-    return Axis(queries).position(token, "token")
+    queries, keys = map(Axis, inputs.texts[0].sides(kind))
+    return queries.position(token, "token", keys)
 
 
 def _require_spans_fit(by: str | None, show: ShownMaps, asked: Pooling) -> None:

@@ -418,7 +418,9 @@ def _no_such_word(query: int | str, m: "AttentionMap") -> ArgumentError:
         m.rows.require_no_pieces(query)
     words = SpanSide.of(m.rows.tokens, words_or_tokens)
     firsts = [int(np.argmax(words.owners == word)) for word in range(len(words.axis))]
-    return no_such("word", query, zip(firsts, words.axis.tokens.texts, strict=True), m.rows.end)
+    names = zip(firsts, words.axis.tokens.texts, strict=True)
+    is_key = isinstance(query, str) and bool(SpanSide.of(m.columns.tokens, _spans_with(query, m)).axis.named(query))
+    return no_such("word", query, names, m.rows.end, is_key=is_key)
 
 
 def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:

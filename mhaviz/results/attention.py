@@ -196,7 +196,7 @@ class AttentionMap(Result):
     def of_query(self, query: int | str) -> "AttentionMap":
         """See ``Attention.of_query``."""
         try:
-            position = self.rows.position(query)
+            position = self.rows.position(query, keys=self.columns)
         except PiecesError as error:
             if is_accepted("by") and self._has_word(query):
                 raise ArgumentError(f"{error}, or add {parameter('by')} word") from error

@@ -192,8 +192,8 @@ class Axis(ShortRepr):
             position = int(owners[position]) if position < len(owners) else -1
         return [place for place in places if place == position]
 
-    def position(self, query: int | str | None, option: str = "query") -> int:
-        """Return the single position of ``places``.
+    def position(self, query: int | str | None, option: str = "query", keys: "Axis | None" = None) -> int:
+        """Return the single position of ``places``; ``keys``: those of the queries, if the axis has queries.
 
         Raises:
             PiecesError: none matches, but words of several tokens; named ``option``.
@@ -204,7 +204,8 @@ class Axis(ShortRepr):
         if not places:
             if isinstance(query, str):
                 self.require_no_pieces(query, option)
-            raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option)
+            is_key = isinstance(query, str) and keys is not None and bool(keys.named(query))
+            raise no_such("token", query, enumerate(self.tokens.texts, self.start), self.end, option, is_key)
         return places[0]
 
     def require_no_pieces(self, name: str, option: str = "query") -> None:
@@ -259,7 +260,12 @@ def require_single(
 
 
 def no_such(
-    what: str, query: int | str | None, named: Iterable[tuple[int, str]], end: int, option: str = "query"
+    what: str,
+    query: int | str | None,
+    named: Iterable[tuple[int, str]],
+    end: int,
+    option: str = "query",
+    is_key: bool = False,
 ) -> ArgumentError:
     """Return the error that there is no such token or word, which names ``option`` and what is like it.
 
@@ -269,15 +275,17 @@ def no_such(
         named: positions and texts of all, of which the first has the least position.
         end: position after the last.
         option: name of the option.
+        is_key: whether a key has this name, though no query.
     """
     names = [(position, text.strip()) for position, text in named]
-    if near := difflib.get_close_matches(query, {text for _, text in names}) if isinstance(query, str) else ():
+    near = difflib.get_close_matches(query, {text for _, text in names}) if isinstance(query, str) else ()
+    if near and not is_key:
         hint = f"try {', '.join(map(quoted, sorted(near)))}"
     else:
         listed = ", ".join(f"#{i} {quoted(text)}" for i, text in names[:_FOUND])
-        hint = f"there are {listed}" + ", …" * (len(names) > _FOUND)
+        hint = f"{'queries' if is_key else 'there'} are {listed}" + ", …" * (len(names) > _FOUND)
     bounds = f"a position from {names[0][0]:,} to {end - 1:,}"
-    got = "nothing" if query is None else quoted(query)
+    got = "nothing" if query is None else f"{quoted(query)}{', which is a key' * is_key}"
     return ArgumentError(f"{parameter(option)}: expected a {what}, or {bounds}, got {got}; {hint}")
 
 

@@ -128,7 +128,11 @@ def test_a_word_of_pieces_has_no_row_of_tokens(mhaviz, minilm):
     assert f'got "didn\'t", a word of 3: {pieces}; give one of these, or add --by word\n' in asked.err
     explained = mhaviz("explain", *minilm[:4], "--head", "0", TEXT, "--token", "didn't")
     assert explained.err.endswith(f"{pieces}; give one of these\n")
-    for options in (("--window", "3:7,:"), ("--show", "uniform")):  # which --by word does not go with
+    for options in (
+        ("--window", "3:7,:"),
+        ("--show", "uniform"),
+        ("--pool", "max", "--as", "map"),
+    ):  # which --by word does not go with
         refused = mhaviz("heatmap", *minilm, TEXT, "--query", "didn't", *options)
         assert refused.err.endswith(f"{pieces}; give one of these\n")
         assert mhaviz("heatmap", *minilm, TEXT, "--by", "word", "--query", "didn't", *options).status == 2

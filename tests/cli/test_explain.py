@@ -44,7 +44,7 @@ def test_the_token_is_of_the_target(mhaviz):
     data = json.loads(mhaviz("explain", "a b c", "--target", "le chat", "--token", "chat", "--json", *SMALL).out)
     assert (data["token"], data["position"], data["keys"]) == ("chat", 1, ["a", "b", "c"])
     result = mhaviz("explain", "a b", "--target", "le chat", "--token", "b", *SMALL)
-    assert "got 'b'; there are #0 'le', #1 'chat'" in result.err
+    assert "got 'b', which is a key; queries are #0 'le', #1 'chat'" in result.err
 
 
 @pytest.mark.parametrize(

@@ -390,6 +390,13 @@ def test_what_has_no_answer(of, reason):
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize(("of", "what"), [(Attention.answer, "word"), (Attention.of_query, "token")])
+def test_a_key_is_told_from_a_query(of, what):
+    given = result(made_map(["chat", *"BCDEFG"], ["cat", *"bcdefg"], STRONG, "cross"))
+    with pytest.raises(ArgumentError, match=f"a {what}, .*, got 'cat', which is a key; queries are #0 'chat', #1 'B',"):
+        of(given, "cat")
+
+
 def causal(n):
     """Even weights of a head that sees no later key."""
     return np.tril(np.ones((1, n, n))) / np.arange(1, n + 1)[:, None]
