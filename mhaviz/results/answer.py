@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
 from mhaviz.inputs.spans import SpansOf, are_nameless, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.numbering import listed_runs
@@ -235,10 +235,18 @@ def weights_of(attention: "Attention", query: int | str) -> "Attention":
 def is_answerable(attention: "Attention") -> bool:
     """Return whether the maps are of the weights of single heads, of all tokens of a text that is known; they may be
     pooled."""
-    sides = [axis.tokens for m in attention.maps for axis in (m.rows, m.columns)]
-    return not any(map(are_nameless, sides)) and all(
-        _has_weights(m) and not _is_of_image(m) and not _is_part(m) for m in attention.maps
-    )
+    return not why_unanswerable(attention)
+
+
+def why_unanswerable(attention: "Attention") -> str:
+    """Return what maps lack that an answer needs; "": they are as ``is_answerable`` has it."""
+    for m in attention.maps:
+        lacking = _lacking(m)
+        if not lacking and any(are_nameless(axis.tokens) for axis in (m.rows, m.columns)):
+            lacking = "expected names of tokens, got positions"
+        if lacking:
+            return f"{m.name}: {lacking}"
+    return ""
 
 
 def by_text(attention: "Attention", what: str) -> "list[list[AttentionMap]]":
@@ -347,29 +355,27 @@ def _has_weights(m: "AttentionMap") -> bool:
     return quantity.key == WEIGHT.key and not (quantity.is_signed or quantity.of_all_heads) and quantity.row == "query"
 
 
-def _is_of_image(m: "AttentionMap") -> bool:
-    return any(axis.tokens.grid is not None for axis in (m.rows, m.columns))
-
-
-def _is_part(m: "AttentionMap") -> bool:
-    """Return whether a map lacks some queries or keys."""
-    return m.to_special is not None or not (m.is_whole or m.is_pooled)
+def _lacking(m: "AttentionMap") -> str:
+    """Return what was expected of a map, which may be pooled, and what it has; "": it has all."""
+    if not _has_weights(m):
+        return "expected weights of single heads, got other numbers"
+    if any(axis.tokens.grid is not None for axis in (m.rows, m.columns)):
+        return "expected the words of a text, got patches of an image"
+    if m.to_special is not None or not (m.is_whole or m.is_pooled):
+        return "expected the queries and keys of all tokens, got some of them"
+    return ""
 
 
 def _require_weights(m: "AttentionMap", what: str) -> None:
     """Raise UnansweredError unless a map has the weights of all its tokens."""
     name = f"{what}: {m.name}"
-    if not _has_weights(m):
-        raise UnansweredError(f"{name}: expected weights of single heads, got other numbers")
-    if _is_of_image(m):
-        raise UnansweredError(f"{name}: expected the words of a text, got patches of an image")
-    if _is_part(m):
-        raise UnansweredError(f"{name}: expected the queries and keys of all tokens, got some of them")
+    if lacking := _lacking(m):
+        raise UnansweredError(f"{name}: {lacking}")
     if m.is_pooled:
         length = max(len(m.rows.tokens), len(m.columns.tokens))
+        size = f"{parameter('size')} {length}" if is_accepted("size") else f"{length:,} cells where it is computed"
         raise UnansweredError(
-            f"{name}: expected the weights of single tokens, got {length:,} tokens in cells of several; give "
-            f"{parameter('size')} {length}"
+            f"{name}: expected the weights of single tokens, got {length:,} tokens in cells of several; give {size}"
         )
 
 

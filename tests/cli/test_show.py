@@ -238,3 +238,21 @@ def test_bad_input_is_one_line_and_the_right_status(mhaviz, folder, arguments, s
     assert line.startswith("mhaviz: ")
     assert message in line
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_query_is_answered_as_heatmap_does_or_it_is_said_why_not(mhaviz, folder):
+    text, query = "the animal did not cross the street", ("--query", "street")
+    asked = mhaviz("heatmap", text, *SMALL, *query, "-o", "street.npz")
+    assert mhaviz("heatmap", text, *SMALL, "-q", "-o", "maps.npz").status == 0
+    shown = mhaviz("show", "maps.npz", *query)
+    assert (shown.out, shown.err) == (asked.out, "")
+    as_map = mhaviz("show", "street.npz", *query, "--as", "map")
+    unasked = mhaviz("show", "street.npz", *query)
+    assert (as_map.err, as_map.status, unasked.out, unasked.status) == ("", 0, as_map.out, 0)
+    why = "drew a map, as an answer is not possible: layer 0, self: expected"
+    assert unasked.err == f"mhaviz: {why} the queries and keys of all tokens, got some of them\n"
+    np.save("bare.npy", np.full((1, 5, 5), 0.2, np.float32))
+    assert mhaviz("show", "bare.npy", "--query", "3").err == f"mhaviz: {why} names of tokens, got positions\n"
+    assert mhaviz("heatmap", text, *SMALL, "--size", "3", "-q", "-o", "pooled.npz").status == 0
+    pooled = mhaviz("show", "pooled.npz", *query).err
+    assert pooled.endswith("; give 7 cells where it is computed; --as map draws the weights\n")

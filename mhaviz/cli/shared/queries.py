@@ -82,6 +82,14 @@ def form_of(attention: "Attention", query: str | None, form: Form | None) -> For
     return form or (likely_form(query, form) if is_answerable(attention) else "map")
 
 
+def unanswered_notice(attention: "Attention", query: str | None, form: Form | None) -> str | None:
+    """Return the notice that a query of these maps has no answer, as it has without a form; None: it has, or a form."""
+    from mhaviz.results.answer import why_unanswerable
+
+    why = why_unanswerable(attention) if query is not None and form is None else ""
+    return f"drew a map, as an answer is not possible: {why}" if why else None
+
+
 def require_form(attention: "Attention", query: str | None, form: Form | None, style: "Style") -> None:
     """Raise ArgumentError if maps, which need not have weights yet, have no such query, or cannot answer what it looks
     at though they are to, or, without a query, have no lines between all words."""
@@ -114,16 +122,17 @@ def deliver_form(
     Raises:
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
-    form = form_of(attention, query, form)
-    if query is not None:
-        from mhaviz.results.answer import lacking_text
+    from mhaviz.results.answer import lacking_text
 
-        delivery.tell(*filter(None, [lacking_text(attention, query, form != "map")]))
+    form = form_of(attention, query, form)
 
     def made() -> "Result":
         require_looks(style, form)
         with _advising_map():
-            return _FORMS[form](attention, query)
+            result = _FORMS[form](attention, query)
+        if query is not None:
+            delivery.tell(*filter(None, [lacking_text(attention, query, form != "map")]))
+        return result
 
     if form == "map":
         delivery.deliver(made(), style, notice)
