@@ -12,7 +12,7 @@ from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded,
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import LEAST_OTHERS, LEAST_SHOWN, STRONG, Answer, HeadLook, LeftOut, Look
+from mhaviz.results.answer import LEAST_OTHERS, LEAST_SHOWN, STRONG, Answer, HeadLook, LeftOut, Look, in_text
 from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.lines import TextLinks
 
@@ -32,7 +32,8 @@ def answer_page(answer: Answer) -> Page:
     names = texts_names([*answer.looks, *answer.left_out])
     if len(names) == 1:
         (look,) = answer.looks
-        return Page(title_text(look, is_random), tuple(_blocks(look)), answer.source.footnote, _reading(answer), True)
+        title = title_text(look, is_random, in_text(look))
+        return Page(title, tuple(_blocks(look)), answer.source.footnote, _reading(answer), True)
     texts = (
         (name, title_text(look, is_random), _blocks(look)) for name, look in zip(names, answer.looks, strict=False)
     )
@@ -64,10 +65,13 @@ def _reading(answer: Answer) -> str:
     return said + f"; {NOTHING}: fewer than {LEAST_OTHERS} of them" * are_unknown
 
 
-def title_text(look: Look, is_random: bool = False) -> str:
+def title_text(look: Look, is_random: bool = False, where: str = "") -> str:
     """Return "“it” looks at “tired” (L2 H1 0.71) and “animal” (L3 H1 0.68)": the strongest distinct words of ranked
-    heads, or if none is strong, of heads that are not ranked and why they are not, or that none of these is strong."""
-    return by_chance(f"“{query_names(look)[look.query]}” looks {_where_text(look)}", is_random)
+    heads, or if none is strong, of heads that are not ranked and why they are not, or that none of these is strong.
+
+    ``where``: the text, " in sentence 2", where no heading names it.
+    """
+    return by_chance(f"“{query_names(look)[look.query]}”{where} looks {_where_text(look)}", is_random)
 
 
 def by_chance(said: str, is_random: bool) -> str:

@@ -20,6 +20,7 @@ from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Te
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import in_quotes
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
+from mhaviz.results.answer import in_text
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
 _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
@@ -49,7 +50,7 @@ def lines_page(lines: Lines) -> Page:
     )
     if len(names) == 1:
         (text,) = lines.texts
-        return Page(_title(text, is_random), tuple(_blocks(text, colours[0])), footnote, reading)
+        return Page(_title(text, is_random, in_text(text)), tuple(_blocks(text, colours[0])), footnote, reading)
     texts = (
         (name, _title(text, is_random), _blocks(text, of_text))
         for (text, name), of_text in zip(drawn, colours, strict=True)
@@ -67,9 +68,9 @@ def _colours(texts: Sequence[TextLinks]) -> list[tuple[int, ...]]:
     ]
 
 
-def _title(text: TextLinks, is_random: bool) -> str:
+def _title(text: TextLinks, is_random: bool, where: str = "") -> str:
     if text.look:
-        return title_text(text.look, is_random)
+        return title_text(text.look, is_random, where)
     if (single := _single(text)) and not is_random:
         return single
     best = sorted(text.heads, key=lambda one: -_strongest(text, one).weight)[:_MOST_IN_TITLE]

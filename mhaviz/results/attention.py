@@ -596,8 +596,9 @@ class Attention(Result):
         as at least three of them see it. Texts that have the word but cannot tell are left out, and named.
 
         Args:
-            query: the text of a word, "the #3" as pictures write it, that of a token in it, or a token's position, 3 or
-                "#3". Digits are first looked up as a text. Of maps by word, positions are of words.
+            query: the text of a word, or what stands between blanks, such as "3.50" or an address, which is then one
+                word; "the #3" as pictures write it; the text of a token in a word; or a token's position, 3 or "#3".
+                Digits are first looked up as a text. Of maps by word, positions are of words, which stay as they are.
 
         Raises:
             ArgumentError: maps are not of all tokens of a text, or not of weights of single heads; no map has the word,

@@ -23,6 +23,7 @@ from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_n
 from mhaviz.pages.blocks import Bars, Drawn, Shaded
 from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import placed
+from mhaviz.pages.registry import page_of
 from mhaviz.results.answer import lacking_text, weights_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
@@ -283,9 +284,10 @@ def test_what_stands_between_blanks_is_a_word(query, word, n_words):
         return
     (look,) = given.answer(query).looks
     assert (look.word, len(look.queries), len(look.keys)) == (word, n_words, n_words)
+    assert given.of_query("🙂").maps[0].queries == (" 🙂 [UNK]",)
     kept = weights_of(given, query).maps[0]
     assert (kept.queries, kept.weights.shape) == ((word,), (1, 1, n_words))
-    (start, end) = look.queries.ranges[look.query][0]
+    start, end = look.queries.ranges[look.query][0]
     mean = given.maps[0].weights[0, start:end].mean(0)
     expected = [mean[slice(*of_key[0])].sum() for of_key in look.keys.ranges]
     np.testing.assert_allclose(look.heads[0].weights, expected, atol=CLOSE)
@@ -334,6 +336,8 @@ def test_each_text_that_has_the_word_is_answered():
     maps = (made(STRONG, sentence=0), made(STRONG, "tuvwxyz", sentence=1), made(STRONG, "abxcdef", sentence=2))
     answer = answered(*maps)
     assert [(look.sentence, look.query) for look in answer.looks] == [(0, 2), (2, 3)]
+    for asked in (answered(*maps, query="v"), result(*maps).lines("v")):
+        assert page_of(asked).title.startswith("“v” in sentence 1 looks ")
     passes = [made(STRONG, pass_number=n) for n in (0, 5)]
     assert answer_page(answered(*passes)).blocks[0].lines == ("pass 0: “c” looks at “f” (L0 H0 0.80)",)
     headings = [block.lines[0] for block in answer_page(answer).blocks if getattr(block, "style", "") == "heading"]
