@@ -323,7 +323,7 @@ def test_explain_takes_a_checkpoint(mhaviz):
     assert (data["token"], data["kind"], data["position"]) == ("noir", "cross", 3)
     data = json.loads(mhaviz(*words, "--token", "cat", "--kind", "self").out)
     assert (data["token"], data["kind"]) == ("cat", "self")
-    assert "got 'cat'; try 'chat'" in mhaviz(*words, "--token", "cat").err
+    assert "got 'cat', which is a key; queries are #0 'le', #1 'petit'" in mhaviz(*words, "--token", "cat").err
 
 
 def test_kinds_and_heads_of_a_checkpoint(mhaviz, tmp_path):
