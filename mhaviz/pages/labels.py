@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -303,6 +303,15 @@ def token_labels(
 def count_text(count: int) -> str:
     """Return " (3)" after the name of a span of three tokens; "" of one."""
     return f" ({count})" if count > 1 else ""
+
+
+def counts_note(labels: Iterable[tuple[str, int]]) -> str:
+    """Return "(3): a word of 3 tokens", for the smallest number that a label ends with; "" if none has one.
+
+    ``labels``: each with the number of tokens of its word, which it has no room for in some places.
+    """
+    least = min((n for label, n in labels if n > 1 and label.endswith(count_text(n))), default=None)
+    return f"({least}): a word of {least} tokens" if least else ""
 
 
 def every(n_labels: int, n_fitting: int) -> int:

@@ -44,7 +44,8 @@ def lines_page(lines: Lines) -> Page:
     reading = (
         f"lines: weights of at least {LEAST_WEIGHT:.2f}"
         + f", at most {MOST_OF_HEAD} of a head" * any(text.look is not None for text, _ in drawn)
-        + f"; {_ASIDE}: mean weight of special tokens and sinks" * any(_asides(one, one.heads) for one, _ in drawn)
+        + f"; {_ASIDE}: mean weight of special tokens and sinks"
+        * any(_asides(one, of_panel) for one, _ in drawn for of_panel in _panels(one))
         + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
         + f"; NaN: {missing}" * bool(missing)
     )
@@ -133,10 +134,13 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
     not_ranked = not_ranked_text(text.look) if text.look and not text.look.has_strong else ""  # the title names these
-    pieces = sorted({n for side in (text.queries, text.keys) for n in side.counts or () if n > 1})
-    seen = "; ".join([_SEEN, *(f"({n}): a word of {n} tokens" for n in pieces[:1])])
-    links = Links(_table(text), text, tuple(panels), _ASIDE, seen, _carried)
+    links = Links(_table(text), text, tuple(panels), _ASIDE, _SEEN, _carried)
     return [links, *[Text((not_ranked,), "quiet")] * bool(not_ranked), *left_out]
+
+
+def _panels(text: TextLinks) -> list[tuple[HeadLinks, ...]]:
+    """Return the heads of each panel: all of a single query, or one."""
+    return [text.heads] if text.look else [(one,) for one in text.heads]
 
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:

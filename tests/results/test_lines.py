@@ -258,6 +258,43 @@ def test_a_part_says_how_much_its_own_lines_carry(animal):
     assert "53 lines carry 37 to 69% of the weight that a head gives to words" in shown(lines)
 
 
+@pytest.mark.parametrize(("target", "is_written"), [(3, False), (40, True)])
+def test_a_number_of_tokens_is_explained_where_it_is_shown(target, is_written):
+    words = [*(f" w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(40)), " did", "n't"]
+    weights = np.full((1, 42, 42), 0.001)
+    weights[0, 5, target] = 1
+    lines = result(made(weights, words)).lines(5)
+    note = "(2): a word of 2 tokens"
+    assert any(text.endswith("words") for text in texts(*sheets(lines)))  # folded
+    assert (note in " ".join(texts(*sheets(lines)))) == is_written
+    assert (note in shown(lines)) == is_written
+
+
+def test_bars_of_a_head_are_explained_though_all_heads_give_sinks_little():
+    weights = np.stack([np.eye(7)] * 4)
+    weights[0, 1:, 0] = 0.1
+    lines = result(made(weights, ["[CLS]", *"abcdef"], special_keys=(0,), special_queries=(0,))).lines()
+    assert {"aside", "[CLS] 9%"} <= {*texts(*sheets(lines))}
+    assert lines_page(lines).reading(Drawn()).endswith("; aside: mean weight of special tokens and sinks")
+
+
+def test_the_lines_of_many_heads_are_read_on_one_screen():
+    weights = np.random.default_rng(0).dirichlet(np.full(12, 0.2), (8, 12))
+    attention = result(made(weights, [*"abcdefghijkl"]))
+    lines = attention.lines()
+    out = shown(lines)
+    assert len(out) <= 40
+    links = [line for line in out if " ─ " in line]
+    for one in lines.texts[0].heads:
+        strongest = sorted((link.weight for link in one.links), reverse=True)[:3]
+        of_head = [line for line in links if one.name in line]
+        assert sorted(f"{weight:.2f}" for weight in strongest) == sorted(line.split()[4] for line in of_head)
+    n_links = sum(len(one.links) for one in lines.texts[0].heads)
+    assert f"and {n_links - 24} weaker lines; fewer heads have more, -o page.png and .json have all" in out
+    few = attention.select(head=range(5)).lines()
+    assert sum(" ─ " in line for line in shown(few)) == sum(min(len(one.links), 20) for one in few.texts[0].heads)
+
+
 def test_words_beside_lines_are_cut_where_panels_would_stand_one_below_the_other():
     weights = np.random.default_rng(0).dirichlet(np.full(11, 0.2), (8, 11))
     attention = result(made(weights, [*"abcdefghij", 70 * "W"]))

@@ -9,7 +9,8 @@ from matplotlib.path import Path
 
 from mhaviz.pages.blocks import LinkPanel, Links
 from mhaviz.pages.colormaps import HEADS
-from mhaviz.pages.labels import placed
+from mhaviz.pages.labels import counts_note, placed
+from mhaviz.results.lines import TextLinks
 from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import fit_text, wrap
 from mhaviz.views.figure.part import Part
@@ -261,7 +262,18 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
         ]
         fitted = (fit_text(text, (sides[1] - _BESIDE) / DRAWN_WIDER, SMALL, fonts.families) for text in bars)
         panels.append(_Panel(panel, layout, cut[0], cut[1], tuple(fitted), block.aside, sides))
-    return LinesPart(tuple(panels), across, inches, fonts, (block.notes, block.said), beside)
+    counts = counts_note(pair for panel in panels for pair in _counted(block.text, panel))
+    notes = "; ".join(filter(None, [block.notes, counts]))
+    return LinesPart(tuple(panels), across, inches, fonts, (notes, block.said), beside)
+
+
+def _counted(text: TextLinks, panel: _Panel) -> Iterator[tuple[str, int]]:
+    """Yield the words that a panel writes, each with its number of tokens."""
+    sides = (panel.layout.left, panel.lefts, text.queries), (panel.layout.right, panel.rights, text.keys)
+    for rows, labels, words in sides:
+        if counts := words.counts:
+            pairs = zip(rows, labels, strict=True)
+            yield from ((label, counts[row.word]) for row, label in pairs if not row.is_folded)
 
 
 def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, ...], tuple[str, ...]]:
