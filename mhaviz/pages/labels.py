@@ -236,7 +236,7 @@ def position_suffixes(tokens: Sequence[str], start: int = 0, lowered: bool = Tru
     Args:
         tokens: the tokens.
         start: position of the first token in the whole input.
-        lowered: whether positions are subscripts; else they stand after a blank, " 3", as large as the token.
+        lowered: whether positions are subscripts; else they are as large as the token, " #3", as an option takes them.
     """
     words = list(map(bare, tokens))
     counts = Counter(words)
@@ -247,10 +247,10 @@ def position_suffixes(tokens: Sequence[str], start: int = 0, lowered: bool = Tru
 
 
 def _suffix(word: str, position: int, lowered: bool) -> str:
-    """Return "₃" or " 3", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
+    """Return "₃" or " #3", or "#3" after a word that ends in a digit, as "w12₃" would be read as one number."""
     if unicodedata.category(word[-1:] or " ")[0] == "N":
         return f"#{position}"
-    return str(position).translate(_TO_SUBSCRIPTS) if lowered else f" {position}"
+    return str(position).translate(_TO_SUBSCRIPTS) if lowered else f" #{position}"
 
 
 def round_positions(start: int, end: int, most: int) -> list[int]:

@@ -169,8 +169,8 @@ def test_a_window_says_where_it_is():
 
 def test_a_small_window_has_labels_that_count_from_the_beginning_of_the_input():
     shown = texts(figure(long_map(1, (4000, 4003), (700, 702), words=("the",))))
-    assert {"the 4000", "the 4002", "the 700", "the 701"} <= set(shown)
-    assert not {"the₀", "the 0"} & set(shown)
+    assert {"the #4000", "the #4002", "the #700", "the #701"} <= set(shown)
+    assert not {"the₀", "the #0"} & set(shown)
 
 
 def laid_out(m):

@@ -58,9 +58,9 @@ def test_a_plot_is_what_is_saved(attention, tmp_path, study, look):
 def test_positions_are_a_look_of_every_medium(random_map, show, positions, shown, size):
     """Only of what occurs twice, also where letters are too small for subscripts."""
     result = Attention(Source("made by a test"), (random_map(1, tuple("that")),)).select(head=0)
-    small = [label.replace("₀", " 0").replace("₃", " 3") for label in shown] if size < 7 else shown
+    small = [label.replace("₀", " #0").replace("₃", " #3") for label in shown] if size < 7 else shown
     written = texts(result.plot(positions=positions, font_size=size, title=""))
-    assert [text for text in written if text[0] in "tha" and len(text) < 4] == 2 * small
+    assert [text for text in written if text[0] in "tha" and len(text) < 5] == 2 * small
     ax = Figure(figsize=(3, 3)).subplots()
     result.plot(ax=ax, positions=positions, font_size=size)
     assert [label.get_text() for label in ax.get_xticklabels()] == small
