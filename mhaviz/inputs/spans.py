@@ -230,6 +230,11 @@ def are_nameless(tokens: Tokens) -> bool:
     return not len(tokens) or tokens.are_positions or all(map(_NAMELESS.fullmatch, tokens.texts))
 
 
+def unit_of(tokens: Tokens) -> str:
+    """Return what tokens are called where words are told: "word", or "position" where their texts are unknown."""
+    return "position" if are_nameless(tokens) else "word"
+
+
 def _without_blanks(tokens: Tokens) -> tuple[set[int], set[int]]:
     """Return the positions of tokens in runs of at least two of a script that has no blanks between words, and of the
     tokens after the runs."""

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.spans import unit_of
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.blocks import NOTHING, Bar, Bars, Block, Column, Page, Shaded, Slice, Table, Text, Word
 from mhaviz.pages.labels import in_quotes, places, quoted
@@ -56,12 +57,13 @@ def texts_blocks(
 def _reading(answer: Answer) -> str:
     """Return how to read bars, and which heads are ranked."""
     are_ranked = any(look.telling for look in answer.looks)
-    none = f"no head gives its word {LEAST_SHOWN} or more and"
-    heads = "ranked: heads that give their word" if are_ranked else none
-    said = f"a bar is all weight of the word; {heads} more than 2 × what other words give it (others)"
+    query, key = unit_of(answer.looks[0].queries), unit_of(answer.looks[0].keys)
+    none = f"no head gives its {key} {LEAST_SHOWN} or more and"
+    heads = f"ranked: heads that give their {key}" if are_ranked else none
+    said = f"a bar is all weight of the {query}; {heads} more than 2 × what other {query}s give it (others)"
     are_of_one_text = any(look.itself is not None for look in answer.looks)
     are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
-    said += ", or the word at the same distance, whichever is more" * are_of_one_text
+    said += f", or the {key} at the same distance, whichever is more" * are_of_one_text
     return said + f"; {NOTHING}: fewer than {LEAST_OTHERS} of them" * are_unknown
 
 
@@ -71,7 +73,13 @@ def title_text(look: Look, is_random: bool = False, where: str = "") -> str:
 
     ``where``: the text, " in sentence 2", where no heading names it.
     """
-    return by_chance(f"“{query_names(look)[look.query]}”{where} looks {_where_text(look)}", is_random)
+    return by_chance(f"{query_text(look, look.query)}{where} looks {_where_text(look)}", is_random)
+
+
+def query_text(text: "Look | TextLinks", query: int) -> str:
+    """Return "“it”", or "position “5”" where the text is unknown, for a word of the queries."""
+    named, unit = f"“{query_names(text)[query]}”", unit_of(text.queries)
+    return named if unit == "word" else f"{unit} {named}"
 
 
 def by_chance(said: str, is_random: bool) -> str:
@@ -83,11 +91,15 @@ def _where_text(look: Look) -> str:
     if strong := [one for one in look.ranked if one.weight >= STRONG]:
         return _at(look, strong)
     if not (strong := [one for one in look.not_ranked if one.weight >= STRONG]):
-        best = look.heads[0]
-        return f"at no other word strongly: at most {best.weight:.2f}, at “{_target(look, best)}” in {_head(best)}"
+        best, unit = look.heads[0], unit_of(look.keys)
+        return f"at no other {unit} strongly: at most {best.weight:.2f}, at “{_target(look, best)}” in {_head(best)}"
     if unknown := [one for one in strong if one.others is None]:
-        return f"{_at(look, unknown)}; too few other words to compare it with"
-    return f"strongly only where other words look, too: {_at(look, strong)}"
+        return f"{_at(look, unknown)}; {_too_few(look)}"
+    return f"strongly only where other {unit_of(look.queries)}s look, too: {_at(look, strong)}"
+
+
+def _too_few(look: Look) -> str:
+    return f"too few other {unit_of(look.queries)}s to compare it with"
 
 
 def _at(look: Look, strong: Sequence[HeadLook]) -> str:
@@ -111,7 +123,9 @@ def mean_text(look: Look) -> str:
     aside = [int(j) for j in np.flatnonzero(look.aside) if look.mean[j] >= _LEAST_STATED]
     taken = ", ".join(f"{in_quotes(key_names(look)[j])} takes {look.mean[j]:.0%}" for j in aside[:_MOST_WORDS])
     n_heads = len(look.heads)
-    heads = f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on words"
+    heads = (
+        f"{f'mean of {n_heads} heads' if n_heads > 1 else _head(look.heads[0])}, of the weight on {unit_of(look.keys)}s"
+    )
     whose = "their" if n_heads > 1 else "its"
     return f"{heads}: {words}" + f"; {taken} of all {whose} weight" * bool(taken)
 
@@ -190,9 +204,10 @@ def _shaded(look: Look) -> Shaded:
     scale = Scale(high=high, above=max(drawn) > high)
     digits = 0 if high >= 0.02 else 1
     rows = tuple((word.text, word.share) for word in words)
-    columns = Column("word", align="left", is_key=True), Column("share", "{:.1%}".format)
+    unit = unit_of(look.keys)
+    columns = Column(unit, align="left", is_key=True), Column("share", "{:.1%}".format)
     ends = "0", f"{'≥ ' * scale.above}{high:.{digits}%}"
-    return Shaded(Table(columns, rows), words, scale, "share of the weight on words", ends)
+    return Shaded(Table(columns, rows), words, scale, f"share of the weight on {unit}s", ends)
 
 
 def _bars(look: Look) -> Bars:
@@ -208,7 +223,7 @@ def _bars(look: Look) -> Bars:
     )
     rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, one.others) for one in heads)
     every = (*[mean] * (len(look.heads) > 1), *bars)
-    notes = "other words give it", _OTHERS
+    notes = f"other {unit_of(look.queries)}s give it", _OTHERS
     return Bars(Table(columns, rows), every, "the rest", "special tokens and sinks", "weight 1", notes)
 
 
@@ -259,10 +274,10 @@ def _head(one: HeadLook) -> str:
 
 def _why(look: Look, one: HeadLook) -> str:
     if one.others is None:
-        return "too few other words to compare it with"
+        return _too_few(look)
     if one.others != one.same_offset:
-        return f"other words give it {one.others:.2f}"
-    distance = one.target - look.query
-    adjacent = {-1: "previous word", 1: "next word"}
-    where = adjacent.get(distance) or f"{abs(distance)} words {'back' if distance < 0 else 'on'}"
+        return f"other {unit_of(look.queries)}s give it {one.others:.2f}"
+    distance, unit = one.target - look.query, unit_of(look.keys)
+    adjacent = {-1: f"previous {unit}", 1: f"next {unit}"}
+    where = adjacent.get(distance) or f"{abs(distance)} {unit}s {'back' if distance < 0 else 'on'}"
     return f"{where}, usually {one.others:.2f}"

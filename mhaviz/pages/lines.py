@@ -2,16 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from mhaviz.errors import counted
+from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.answer import (
     by_chance,
     key_names,
     not_ranked_text,
     query_names,
+    query_text,
     texts_blocks,
     texts_names,
     title_text,
@@ -25,7 +28,7 @@ from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, L
 
 _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
 _MOSTLY, _LEAST_LINKS = 0.5, 3  # least share of a head's weight on words, and least links, of what it does mostly
-_OFFSETS = {0: "themselves", -1: "the word before", 1: "the word after"}
+_OFFSETS = {0: "themselves", -1: "the {} before", 1: "the {} after"}
 _MOST_IN_TITLE = 2  # heads
 _SINGLE, _OF_WORDS = 0.9, 0.75  # least weight of a single word, and least share of words that look at one, to say so
 _ASIDE, _SEEN = "aside", "left: queries, right: keys; width and opacity of a line: weight"
@@ -86,20 +89,22 @@ def _single(text: TextLinks) -> str:
     if text.is_of_one_text or len(text.heads) < 2 or n_single <= _OF_WORDS * len(largest):
         return ""
     said = f"in {n_single} of {len(largest)} cases with a weight of at least {_SINGLE:.2f}"
-    return f"In {len(text.heads)} heads most words look at one word each: {said}"
+    units = f"{unit_of(text.queries)}s look at one {unit_of(text.keys)}"
+    return f"In {len(text.heads)} heads most {units} each: {said}"
 
 
 def _habit(text: TextLinks, head: HeadLinks) -> str:
     """Return what words do in a head: "words look mostly at the word before", or its strongest link."""
+    units = f"{unit_of(text.queries)}s"
     if len(head.links) >= _LEAST_LINKS:
         offset = _most(head, lambda link: link.key - link.query) if text.is_of_one_text else None
         if offset in _OFFSETS:
-            return f"words look mostly at {_OFFSETS[offset]}"
+            return f"{units} look mostly at {_OFFSETS[offset].format(unit_of(text.keys))}"
         if (key := _most(head, lambda link: link.key)) is not None:
-            return f"words look mostly at “{key_names(text)[key]}”"
+            return f"{units} look mostly at “{key_names(text)[key]}”"
     link = _strongest(text, head)
     name = "itself" if _is_of_itself(text, link) else f"“{key_names(text)[link.key]}”"
-    return f"“{query_names(text)[link.query]}” looks at {name} {link.weight:.2f}"
+    return f"{query_text(text, link.query)} looks at {name} {link.weight:.2f}"
 
 
 def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
@@ -134,7 +139,7 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)
     not_ranked = not_ranked_text(text.look) if text.look and not text.look.has_strong else ""  # the title names these
-    links = Links(_table(text), text, tuple(panels), _ASIDE, _SEEN, _carried)
+    links = Links(_table(text), text, tuple(panels), _ASIDE, _SEEN, partial(_carried, unit_of(text.keys)))
     return [links, *[Text((not_ranked,), "quiet")] * bool(not_ranked), *left_out]
 
 
@@ -158,15 +163,15 @@ def _asides(text: TextLinks, heads: Sequence[HeadLinks]) -> tuple[tuple[str, tup
     )
 
 
-def _carried(heads: Sequence[HeadLinks]) -> str:
-    """Return "53 lines carry 37 to 69% of the weight that a head gives to words"."""
+def _carried(unit: str, heads: Sequence[HeadLinks]) -> str:
+    """Return "53 lines carry 37 to 69% of the weight that a head gives to words", or to another ``unit``."""
     n_lines = sum(len(one.links) for one in heads)
     shares = sorted(one.carried for one in heads)
     low, high = f"{shares[0]:.0%}", f"{shares[-1]:.0%}"
     share = low if low == high else f"{low[:-1]} to {high}"
     head = "this head" if len(shares) == 1 else "a head"
     verb = "carries" if n_lines == 1 else "carry"
-    return f"{counted(n_lines, 'line')} {verb} {share} of the weight that {head} gives to words"
+    return f"{counted(n_lines, 'line')} {verb} {share} of the weight that {head} gives to {unit}s"
 
 
 def _table(text: TextLinks) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
-from mhaviz.inputs.spans import SpansOf, are_nameless, words_or_tokens
+from mhaviz.inputs.spans import SpansOf, are_nameless, unit_of, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.numbering import listed_runs
 from mhaviz.results.attention import text_name
@@ -249,6 +249,11 @@ def why_unanswerable(attention: "Attention") -> str:
     return ""
 
 
+def are_whole(attention: "Attention") -> bool:
+    """Return whether the maps are as ``is_answerable``, but of a text that may be unknown."""
+    return not any(map(_lacking, attention.maps))
+
+
 def by_text(attention: "Attention", what: str) -> "list[list[AttentionMap]]":
     """Return the maps of each text and kind of attention, which need not have their weights yet.
 
@@ -387,7 +392,8 @@ def _too_few(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[i
     rows, columns, _, _, aside = word_sides(maps[0], sinks, _spans_with(query, maps[0]))
     (word,) = _words_with(query, maps[0])
     n_words = min(int((_sees(m, rows.owners == word, columns) & ~aside).sum()) for m in maps)
-    few = f"expected at least {_LEAST_WORDS} words that the query sees, got {n_words}: of so few, each gets much weight"
+    few = f"expected at least {_LEAST_WORDS} {unit_of(maps[0].columns.tokens)}s that the query sees, got {n_words}"
+    few += ": of so few, each gets much weight"
     return few if n_words < _LEAST_WORDS else ""
 
 

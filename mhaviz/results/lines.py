@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted, is_accepted, parameter, quoted
-from mhaviz.inputs.spans import words_or_tokens
+from mhaviz.inputs.spans import unit_of, words_or_tokens
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.answer import (
     LeftOut,
@@ -17,9 +17,9 @@ from mhaviz.results.answer import (
     UnansweredError,
     about,
     are_one_text,
+    are_whole,
     by_text,
     in_text,
-    is_answerable,
     sides_document,
     word_sides,
 )
@@ -163,11 +163,11 @@ def lines(attention: "Attention", query: int | str | None = None) -> Lines:
 def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
     """Return the error of texts of which none has links."""
     text = max(texts, key=lambda one: max((head.carried for head in one.diffuse), default=-1.0))
-    where = in_text(text)
+    where, query, key = in_text(text), unit_of(text.queries), unit_of(text.keys)
     if text.look:
         return UnansweredError(
-            f"{parameter('query')}: expected a word that gives some word a weight of at least {LEAST_WEIGHT:.2f} in a "
-            f"head, so that lines carry {_LEAST_CARRIED:.0%} of its weight on words, got "
+            f"{parameter('query')}: expected a {query} that gives some {key} a weight of at least {LEAST_WEIGHT:.2f} "
+            f"in a head, so that lines carry {_LEAST_CARRIED:.0%} of its weight on {key}s, got "
             f"{quoted(text.look.word.strip())}{where}"
         )
     if not text.diffuse:
@@ -176,7 +176,7 @@ def _without_links(texts: Sequence[TextLinks]) -> UnansweredError:
     which = best.name if len(text.diffuse) == 1 else f"{counted(len(text.diffuse), 'head')}, {best.name} most"
     return UnansweredError(
         f"lines: expected a head whose lines, of weights of at least {LEAST_WEIGHT:.2f}, carry "
-        f"{_LEAST_CARRIED:.0%} of its weight on words, got {which} with {best.carried:.0%}{where}"
+        f"{_LEAST_CARRIED:.0%} of its weight on {key}s, got {which} with {best.carried:.0%}{where}"
     )
 
 
@@ -186,14 +186,14 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
     Raises:
         UnansweredError: as ``Attention.lines`` without a query.
     """
-    if is_answerable(attention):  # but perhaps too long
+    if are_whole(attention):  # but perhaps too long
         sides = {axis.tokens: m for m in reversed(attention.maps) for axis in (m.rows, m.columns)}
         words = ((SpanSide.of(tokens, words_or_tokens).axis.tokens, m) for tokens, m in sides.items())
         n_words, longest = max(((len(side) - len(side.special), m) for side, m in words), key=lambda pair: pair[0])
         if n_words > _MOST_WORDS:
             raise UnansweredError(
-                f"lines: expected at most {_MOST_WORDS} words, as lines from more hide each other, got "
-                f"{n_words:,}{in_text(longest)}{_one_query()}"
+                f"lines: expected at most {_MOST_WORDS} {unit_of(longest.rows.tokens)}s, as lines from more hide each "
+                f"other, got {n_words:,}{in_text(longest)}{_one_query()}"
             )
     texts = by_text(attention, "lines")
     require_few(max(sum(len(m.heads) for m in maps) for maps in texts))

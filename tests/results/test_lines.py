@@ -258,6 +258,23 @@ def test_a_part_says_how_much_its_own_lines_carry(animal):
     assert "53 lines carry 37 to 69% of the weight that a head gives to words" in shown(lines)
 
 
+@pytest.mark.parametrize("query", [None, "#5", "#0"])
+@pytest.mark.parametrize("shift", [1, 7])
+def test_tokens_whose_texts_are_unknown_are_no_words(query, shift):
+    weights = np.stack([np.roll(np.eye(30), -shift, axis=0), np.eye(30) + 0.02])
+    attention = result(made(weights, [*map(str, range(30))]))
+    said = [attention.lines(query)]
+    if query:
+        assert page_of(said[0]).title.startswith(f"position “{query[1:]}” looks")
+        said += [attention.answer(query), result(made(0 * weights + 1, [*map(str, range(30))])).answer(query)]
+    for one in said:
+        console = Console(width=200, file=io.StringIO(), color_system=None)
+        console.print(PageView(page_of(one), Style()))
+        for text in (console.file.getvalue(), *map(" ".join, map(texts, draw_pages(page_of(one), Style())))):
+            assert "position" in text
+            assert "word" not in text
+
+
 @pytest.mark.parametrize(("target", "is_written"), [(3, False), (40, True)])
 def test_a_number_of_tokens_is_explained_where_it_is_shown(target, is_written):
     words = [*(f" w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(40)), " did", "n't"]
@@ -334,6 +351,14 @@ def test_parts_of_panels_and_bars_have_the_numbers_that_they_are_about(animal):
     [
         ([made(np.ones((9, 7, 7)))], None, "expected at most 8 heads, as lines of more cannot be told apart, got 9"),
         ([made(np.ones((1, 31, 31)), [f"w{i}" for i in range(31)])], None, "expected at most 30 words, .* got 31"),
+        ([made(np.ones((1, 31, 31)), [*map(str, range(31))])], None, "expected at most 30 positions, .* got 31"),
+        (
+            [made(np.ones((1, 20, 20)), [*map(str, range(20))])],
+            "#3",
+            "a position that gives some position .* on positions",
+        ),
+        ([made(np.ones((1, 20, 20)), [*map(str, range(20))])], None, "20% of its weight on positions"),
+        ([made(np.ones((1, 3, 3)), [*map(str, range(3))])], "#1", "at least 4 positions that the query sees"),
         ([made(np.ones((1, 20, 20)), [f"w{i}" for i in range(20)])], "w3", "weight of at least 0.10 .* got 'w3'"),
         ([made(np.ones((1, 7, 7))).mean()], None, "expected weights of single heads"),
         ([made(np.full((1, 7, 7), np.nan))], None, "expected weights, got NaN in every head"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
+from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.blocks import LinkPanel, Links
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import counts_note, placed
@@ -280,12 +281,16 @@ def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, 
     """Return the texts of the rows of both columns."""
     sides = (layout.left, block.text.queries), (layout.right, block.text.keys)
     labels = (
-        (rows, fonts.labels(placed(tokens, block.text.has_spans, fonts.positions), 0, tokens.counts))
+        (
+            rows,
+            fonts.labels(placed(tokens, block.text.has_spans, fonts.positions), 0, tokens.counts),
+            unit_of(tokens),
+        )
         for rows, tokens in sides
     )
-    left, right = (tuple(_row_text(row, of_words) for row in rows) for rows, of_words in labels)
+    left, right = (tuple(_row_text(row, of_words, unit) for row in rows) for rows, of_words, unit in labels)
     return left, right
 
 
-def _row_text(row: Row, labels: Sequence[str]) -> str:
-    return f"⋮ {row.n_words:,} words" if row.is_folded else labels[row.word]
+def _row_text(row: Row, labels: Sequence[str], unit: str) -> str:
+    return f"⋮ {row.n_words:,} {unit}s" if row.is_folded else labels[row.word]
