@@ -541,7 +541,7 @@ def test_colours_of_bars_are_named_and_others_stand_beside_in_any_width(animal, 
 
 
 def test_bars_too_narrow_for_numbers_beside_them_have_none(animal):
-    (sheet,) = figures_of(animal.answer("it"), Style(width=2.0, font_size=20))
+    (sheet,) = figures_of(animal.answer("it"), Style(width=1.6))
     boxes = [patch for patch in sheet.page.patches if isinstance(patch, Rectangle)]
     assert min(box.get_width() for box in boxes) > 0
     assert "others" not in [text.get_text() for text in sheet.page.texts]

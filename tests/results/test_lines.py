@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -320,6 +321,28 @@ def test_words_beside_lines_are_cut_where_panels_would_stand_one_below_the_other
     inside(several)
     (cut,), (longer,) = ({text for text in texts(sheet) if text.startswith("W")} for sheet in (several, single))
     assert len(cut) < len(longer)  # alone it has room
+
+
+@pytest.mark.parametrize("width", [1, 1.2, 1.5, 1.6, 1.7, 2, 2.5])
+@pytest.mark.parametrize("form", ["answer", "lines"])
+def test_narrow_pictures_are_inside_or_refused(animal, form, width):
+    one = getattr(animal, form)("it")
+    try:
+        (sheet,) = draw_pages(page_of(one), Style(width=width))
+    except ArgumentError as error:
+        least = float(
+            re.search(r"expected at least (\S+) inches for what is drawn, got \S+; give more$", str(error))[1]
+        )
+        assert 1.2 < width + 0.05 < least <= 1.7 or width < 1.3
+        draw_pages(page_of(one), Style(width=least))
+        return
+    inside(sheet)
+    if form == "lines":
+        assert any(text.startswith("[") and text.endswith(" 10%") for text in texts(sheet))
+    else:
+        assert {"special tokens and sinks", "share of the weight on words", "“tired”"} <= {
+            text.removesuffix(" 0.71") for text in texts(sheet)
+        }
 
 
 def test_captions_stand_beside_a_single_panel_where_it_has_room(animal):

@@ -21,6 +21,7 @@ from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 _HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
 _INSET, _BESIDE, _SQUARE = 0.04, 0.09, 0.08  # inches before a name in a slice; beside the bars; a colour in the key
 _LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS = 3.0, 0.8  # least inches of bars beside notes, and beside short ones
+_LEAST_BARS = 0.9  # least inches of bars: each has a name inside or beside it
 _SHADES = {"target": 0.6, "word": 0.15, "rest": 0.04}  # fixed, as lengths are the weights: places in the colormap
 _ITSELF = 246, 220, 203  # tint of the query's outline
 _MOST_CELLS = 24  # of a name
@@ -73,6 +74,15 @@ class BarsPart(Part):
 
     after = 0.1
 
+    @property
+    def width(self) -> float:
+        """Width that it needs, of names, bars and the key of colours that these may not have room to name."""
+        texts = [
+            self.block.rest,
+            *(self.block.aside for bar in self.block.bars for one in bar.slices if _has_grey(one)),
+        ]
+        return max(self._left + _LEAST_BARS, *map(self._key_width, texts))
+
     def height(self, room: float) -> float:
         """Return the height in inches."""
         key = FOOT_LINE * len(self._key_lines(room))
@@ -82,12 +92,17 @@ class BarsPart(Part):
     def _has_mean(self) -> bool:
         return any(bar.is_mean for bar in self.block.bars)
 
+    @property
+    def _left(self) -> float:
+        """Inches of the names and of the gap beside them."""
+        names = (self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in self.block.bars)
+        return max(names) * DRAWN_WIDER + _BESIDE
+
     def _columns(self, room: float) -> _Columns:
         """Return the columns: the name of the notes is short where it would leave too little to the bars, which have no
         notes where that would."""
-        bars = self.block.bars
-        left = max(self.fonts.width(bar.name, BODY, bold=bar.is_mean) for bar in bars) * DRAWN_WIDER + _BESIDE
-        numbers = max(self._width(bar.note, SMALL) for bar in bars)
+        left = self._left
+        numbers = max(self._width(bar.note, SMALL) for bar in self.block.bars)
         for name, least in zip(self.block.notes, (_LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS), strict=True):
             across = room - left - max(self._width(name, SMALL), numbers) - _BESIDE
             if across >= least:
@@ -106,18 +121,21 @@ class BarsPart(Part):
                 self._box(sheet, begin + box.x, y, box.width, box.fill)
             for left, text, size, colour, align in laid.texts:
                 sheet.write(begin + left, middle, text, size, colour=colour, align=align, vertical="center_baseline")
-            note = (columns.notes if bar.is_mean else bar.note) * bool(columns.notes)  # the mean comes first
-            sheet.write(end + _BESIDE, middle, note, SMALL, colour=QUIET, vertical="center_baseline")
+            if columns.notes:
+                note = columns.notes if bar.is_mean else bar.note  # the mean comes first
+                sheet.write(end + _BESIDE, middle, note, SMALL, colour=QUIET, vertical="center_baseline")
             y += _ROW + _AFTER_MEAN * bar.is_mean
         middle = y + _TICKS / 2 - (_ROW - _HEIGHT)
         sheet.write(begin, middle, "0", SMALL, colour=QUIET, vertical="center_baseline")
         sheet.write(end, middle, self.block.end, SMALL, colour=QUIET, align="right", vertical="center_baseline")
-        if not self._has_mean:
+        if columns.notes and not self._has_mean:
             sheet.write(end + _BESIDE, middle, columns.notes, SMALL, colour=QUIET, vertical="center_baseline")
         y += _TICKS
         edge = 0.4 * sheet.zoom  # as some colours are nearly white
-        for line in self._key_lines(room):
-            middle, left = y + FOOT_LINE / 2, begin
+        lines = self._key_lines(room)
+        widest = max((sum(self._key_width(text) for text, _ in line) for line in lines), default=0.0)
+        for line in lines:
+            middle, left = y + FOOT_LINE / 2, begin if widest <= columns.across + _BESIDE else x
             for text, fill in line:
                 square = (left, middle - _SQUARE / 2), _SQUARE, _SQUARE
                 sheet.page.add_patch(Rectangle(*square, facecolor=fill / 255, edgecolor=QUIET, linewidth=edge))
@@ -177,7 +195,7 @@ class BarsPart(Part):
         elif has_rest and end - x > 2 * _INSET:
             unsaid[self.block.rest] = of_rest
         for one in bar.slices:
-            if one.kind == "aside" and one.share > 0:
+            if _has_grey(one):
                 boxes.append(_Box(limit, one.share * across, of_aside))
                 room = one.share * across - 2 * _INSET
                 text = self._fitting((self._text(one), f"{one.share:.2f}"), room, SMALL)
@@ -217,3 +235,7 @@ class BarsPart(Part):
     def _fitting(self, forms: Sequence[str], room: float, size: float) -> str:
         """Return the first form of a name that has room; "" if none has."""
         return next((form for form in forms if self._width(form, size) <= room), "")
+
+
+def _has_grey(one: Slice) -> bool:
+    return one.kind == "aside" and one.share > 0

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
+from rich.cells import cell_len
 
 from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.blocks import LinkPanel, Links
 from mhaviz.pages.colormaps import HEADS
-from mhaviz.pages.labels import counts_note, placed
+from mhaviz.pages.labels import counts_note, cut, placed
 from mhaviz.results.lines import TextLinks
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.measuring import fit_text, wrap
+from mhaviz.views.figure.measuring import fit, fit_text, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FAINT, FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
@@ -24,6 +25,7 @@ _ROW, _CAPTION, _UNDER_CAPTIONS = 0.155, 0.16, 0.06  # inches: a row of words, a
 _SQUARE, _BESIDE, _BETWEEN = 0.08, 0.05, 0.16  # inches: colour of a head; beside words and squares; between captions
 _GUTTER, _OVER_ROW, _OVER_NOTES = 0.22, 0.22, 0.08  # inches between panels, across and down; above notes
 _LEAST, _SNUG, _USUAL, _ALONE = 0.55, 0.8, 1.5, 2.6  # inches of lines: least in a given width and in any, usual, alone
+_LEAST_LABEL, _LEAST_OF_CUT = 0.45, 0.5  # inches: words of a side that are cut, and lines beside these, at least
 _OF_LABELS = 0.36  # most share of a panel's width for the words of a side
 _MOST_LABEL = 1.1  # most inches of the words of a side, where panels stand below each other
 _OVER_BARS, _BAR, _BETWEEN_BARS, _BETWEEN_KEYS = 0.05, 0.04, 0.012, 0.04  # inches of bars of special tokens and sinks
@@ -80,6 +82,7 @@ class LinesPart(Part):
         fonts: fonts of the figure.
         notes: texts below the panels.
         beside: inches of captions at the right of the only panel; 0: they are above each.
+        least: inches that a panel needs.
     """
 
     panels: tuple[_Panel, ...]
@@ -88,14 +91,15 @@ class LinesPart(Part):
     fonts: Fonts
     notes: tuple[str, ...]
     beside: float = 0.0
+    least: float = 0.0
 
     after = 0.08
     is_picture = True
 
     @property
     def width(self) -> float:
-        """Width in inches."""
-        return self.across * self.inches + (self.across - 1) * _GUTTER + self.beside
+        """Width in inches, or what a panel needs, if that is more."""
+        return self.across * max(self.inches, self.least) + (self.across - 1) * _GUTTER + self.beside
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
@@ -252,20 +256,27 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
         of_captions = _GUTTER + _SQUARE + _BESIDE + texts_wide
         beside = of_captions if inches - of_captions >= sum(wide) + _ALONE else 0.0
         inches -= beside
+    least = sum(min(side, _LEAST_LABEL) for side in wide) + _LEAST_OF_CUT
     sides = wide[0], wide[1]
     if sum(wide) > inches - _LEAST:
         sides = min(wide[0], _OF_LABELS * inches), min(wide[1], _OF_LABELS * inches)
     panels = []
     for (panel, layout), (left, right), bars in zip(drawn, texts, asides, strict=True):
-        cut = [
+        words = [
             tuple(fit_text(text, (side - _BESIDE) / DRAWN_WIDER, BODY, fonts.families) for text in column)
             for column, side in ((left, sides[0]), (right, sides[1]))
         ]
-        fitted = (fit_text(text, (sides[1] - _BESIDE) / DRAWN_WIDER, SMALL, fonts.families) for text in bars)
-        panels.append(_Panel(panel, layout, cut[0], cut[1], tuple(fitted), block.aside, sides))
+        fitted = (_fit_aside(text, (sides[1] - _BESIDE) / DRAWN_WIDER, fonts) for text in bars)
+        panels.append(_Panel(panel, layout, words[0], words[1], tuple(fitted), block.aside, sides))
     counts = counts_note(pair for panel in panels for pair in _counted(block.text, panel))
     notes = "; ".join(filter(None, [block.notes, counts]))
-    return LinesPart(tuple(panels), across, inches, fonts, (notes, block.said), beside)
+    return LinesPart(tuple(panels), across, inches, fonts, (notes, block.said), beside, least)
+
+
+def _fit_aside(text: str, width: float, fonts: Fonts) -> str:
+    """Return "[CLS] 36%" with its name shortened to ``width`` inches, and its number whole."""
+    name, _, share = text.rpartition(" ")
+    return fit(lambda cells: f"{cut(name, cells)} {share}", cell_len(name), width, SMALL, fonts.families)
 
 
 def _counted(text: TextLinks, panel: _Panel) -> Iterator[tuple[str, int]]:

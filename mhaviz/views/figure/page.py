@@ -340,10 +340,11 @@ def _plan(page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle) -> _Plan
         needed = 2 * MARGIN + across
         if needed > style.width + ROUNDING and not style.is_least:
             zoom, margins = (style.font_size or BODY) / BODY, 2 * (MARGIN - _LEAST_MARGIN)
+            are_beside = is_accepted("columns") and bool(matrices(page.blocks))
             raise _TooWideError(
                 f"{parameter('width')}: expected at least {zoom * (needed - margins) + 0.05:.1f} inches for what is "
                 f"drawn, got {zoom * (style.width - margins):.3g}; give more"
-                + (f", or choose fewer heads side by side, by {parameter('columns')}" if is_accepted("columns") else "")
+                + (f", or choose fewer heads side by side, by {parameter('columns')}" if are_beside else "")
             )
         width = max(style.width, needed - ROUNDING) if style.is_least else style.width
     lines = len(title_lines(title, width, fonts)) - 1

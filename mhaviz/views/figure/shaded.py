@@ -30,6 +30,11 @@ class ShadedPart(Part):
 
     after = 0.14
 
+    @property
+    def width(self) -> float:
+        """Width that the key needs where its bar stands below its name; the text is wrapped."""
+        return max(self._of_key(self.block.name), sum(map(self._of_key, self.block.ends)) + _BAR)
+
     def height(self, room: float) -> float:
         """Return the height in inches."""
         return _LINE * len(self._lines(room)) + _KEY + _KEY_LINE * self._has_wide_key(room)
@@ -57,14 +62,16 @@ class ShadedPart(Part):
 
     def _has_wide_key(self, room: float) -> bool:
         """Return whether the bar of the key has no room beside its name, and stands below it."""
-        texts = (self.block.name, *self.block.ends)
-        return sum(self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP for text in texts) + _BAR > room
+        return sum(map(self._of_key, (self.block.name, *self.block.ends))) + _BAR > room
+
+    def _of_key(self, text: str) -> float:
+        return self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP
 
     def _draw_key(self, sheet: Sheet, x: float, middle: float, is_below: bool) -> None:
         begin = x
         for text in (self.block.name, self.block.ends[0]):
             sheet.write(x, middle, text, SMALL, colour=QUIET, vertical="center_baseline")
-            x += self.fonts.width(text, SMALL) * DRAWN_WIDER + _GAP
+            x += self._of_key(text)
             if is_below and text is self.block.name:
                 x, middle = begin, middle + _KEY_LINE
         gradient = np.linspace(0, self.block.scale.high, 256, dtype=np.float32)[None]
