@@ -50,7 +50,7 @@ def loop_over_heads(layer: MultiHeadAttention, X: Tensor) -> Tensor:
     Q, K, V = layer.project(X, X, X)  # 1 n_heads N d_key
     heads = []
     for q, k, v in zip(Q[0], K[0], V[0], strict=True):
-        A = torch.softmax(q @ k.mT / math.sqrt(layer.d_key), dim=1)  # N N
+        A = torch.softmax(q @ k.T / math.sqrt(layer.d_key), dim=1)  # N N
         heads.append(A @ v)  # N d_key
     O: Tensor = layer.Wo(torch.cat(heads, dim=1))  # N d_model
     return O[None]
@@ -108,7 +108,7 @@ class FromLayer(NamedTuple):
 
 IMPLEMENTATIONS = (
     FromLayer("nested loops", "for head, for query, for key", lambda a: partial(loop_over_queries_and_keys, a)),
-    FromLayer("loop over heads", "for head: softmax(q @ k.mT / √d_key) @ v", lambda a: partial(loop_over_heads, a)),
+    FromLayer("loop over heads", "for head: softmax(q @ k.T / √d_key) @ v", lambda a: partial(loop_over_heads, a)),
     FromLayer("mhaviz's layer", "mhaviz.MultiHeadAttention", lambda a: partial(mhaviz_layer, a)),
     FromLayer("PyTorch's layer", "torch.nn.MultiheadAttention", lambda a: partial(torch_layer, torch_twin(a))),
     FromLayer("fused kernel", "F.scaled_dot_product_attention", lambda a: partial(fused_kernel, a), False),

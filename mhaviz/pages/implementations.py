@@ -107,7 +107,7 @@ def _numbers(c: ImplementationComparison) -> Table:
         Column("time", time_text),
         Column("speed-up", readable_factor),
         Column("memory", readable_bytes),
-        Column("error", _error_text),
+        Column("difference", _difference_text),
     )
     rows = tuple(
         (length, one.name, one.timings[n], one.speedups[n], one.timings[n].peak_bytes, one.differences[n])
@@ -118,18 +118,18 @@ def _numbers(c: ImplementationComparison) -> Table:
     return Table(columns, rows, notes="\n".join(filter(None, [*skipped, f"time: {SPREAD}"])))
 
 
-def _error_text(error: float) -> str:
-    return with_minus(f"{error:.1e}")
+def _difference_text(difference: float) -> str:
+    return with_minus(f"{difference:.1e}")
 
 
 def _summary(c: ImplementationComparison) -> Table:
-    """Return the table of the code of each implementation, its largest error, and its speed-up at the longest
+    """Return the table of the code of each implementation, its largest difference, and its speed-up at the longest
     input that the first could do."""
     last = max((n for n, speedup in enumerate(c.implementations[0].speedups) if speedup is not None), default=None)
     columns = (
         Column("implementation", align="left", is_key=True),
         Column("computed by", align="left"),
-        Column("error", _error_text),
+        Column("difference", _difference_text),
         Column("speed-up", readable_factor),
     )
     rows = [
@@ -154,7 +154,7 @@ def _meanings(c: ImplementationComparison, compared: int | None) -> Iterator[str
     measured = [timing for one in c.implementations for timing in one.timings if not timing.skipped]
     is_known = all(timing.peak_bytes is not None for timing in measured)
     unknown = "" if is_known else "; unknown where it cannot be measured, as in a run of very many allocations"
-    yield f"error: the largest deviation of the output from {c.reference}, at any N"
+    yield f"difference: the largest of the output from {c.reference}, at any N"
     if compared is not None:
         yield f"speed-up: against the {c.implementations[0].name}, at N = {c.lengths[compared]:,}"
     yield f"memory: the peak above the weights and the input{unknown}"

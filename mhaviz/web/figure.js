@@ -342,14 +342,16 @@ export class MapFigure {
     };
     if (frame.isFirst && row !== null && view.hasRow(row)) {
       const { y, height } = view.rowBand(row);
-      const text = fitted(context, rows.label(row), this.left - 12);
+      const label = markedLabel(rows, row, scene.sight.slice(0, 2), frame.height);
+      const text = fitted(context, label, this.left - 12);
       tag(text, (width) => roundedBox(context, frame.x - 4 - width, y + height / 2 - 9, width, 18));
       context.textAlign = "right";
       context.fillText(text, frame.x - 8, y + height / 2);
     }
     if (column !== null && column < columns.length && view.hasColumn(column)) {
       const { x, width: across } = view.columnBand(column);
-      const text = fitted(context, columns.label(column), this.isFlat ? across : this.bottom - 12);
+      const label = markedLabel(columns, column, scene.sight.slice(2), frame.width);
+      const text = fitted(context, label, this.isFlat ? across : this.bottom - 12);
       tag(text, (width) => {
         const [wide, high] = this.isFlat ? [width, 18] : [18, width];
         roundedBox(context, x + across / 2 - wide / 2, frame.y + frame.height + 4, wide, high);
@@ -428,8 +430,7 @@ export class FrameView {
 function labelsOf(axis, [from, to], length) {
   const start = Math.floor(axis.place(from));
   const end = Math.min(Math.ceil(axis.place(to) - 1e-6), axis.length);
-  const size = length / Math.max(axis.place(to) - axis.place(from), 1e-9);
-  if (size >= LINE - 0.5) {
+  if (haveRoom(axis, [from, to], length)) {
     return Array.from({ length: end - start }, (_, i) => [start + i, labelOf(axis, start + i)]);
   }
   const { group = 1 } = axis.side;
@@ -440,6 +441,16 @@ function labelsOf(axis, [from, to], length) {
     if (index >= 0 && index !== labels.at(-1)?.[0]) labels.push([index, axis.side.placed(position)]);
   }
   return labels;
+}
+
+/** Whether all labels along a side have room. */
+function haveRoom(axis, [from, to], length) {
+  return length / Math.max(axis.place(to) - axis.place(from), 1e-9) >= LINE - 0.5;
+}
+
+/** Label of a piece that is marked, written as those around it. */
+function markedLabel(axis, index, sight, length) {
+  return haveRoom(axis, sight, length) ? labelOf(axis, index) : axis.side.placed(axis.first(index));
 }
 
 /** Token of a piece; for a cell of several tokens, the first one after its position. */

@@ -4,8 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from made import made_map
 
 from mhaviz.pages.colormaps import HEADS
+from mhaviz.results.attention import Attention
+from mhaviz.results.result import Source
 
 pytestmark = pytest.mark.browser
 
@@ -161,3 +164,13 @@ def test_each_head_has_the_colour_of_its_lines_in_figures_and_sinks_have_none(op
     page.ask("window.lines.length = 0")
     page.tab.mouse.move(*word(page, ".text.key", sinks[0]))  # which is pointed at
     page.until("window.lines.length > 0")
+
+
+def test_a_marked_label_has_its_position_where_those_around_it_have(opened, tmp_path):
+    path = tmp_path / "long.html"
+    words = [f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(200)]
+    Attention(Source("made", {}), (made_map(words, words, np.eye(200, dtype=np.float32)[None]),)).save(path)
+    page = opened(path, "#view=map&query=13&key=44").ready()
+    page.note_what_is_written()
+    page.tab.set_viewport_size({"width": 1200, "height": 900})
+    page.until(f"['13 {words[13]}', '44 {words[44]}'].every((label) => window.written.includes(label))")
