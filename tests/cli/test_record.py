@@ -398,7 +398,7 @@ def test_an_environment_that_contradicts_itself_is_found_before_the_program_runs
     ("options", "message"),
     [
         ("--as lines", "lines: expected at most 8 heads"),
-        ("--as answer --query 2", "--query: expected at least 4 words"),
+        ("--as answer --query 2", "--query: expected at least 4 positions"),
         ("--query zebra", "--query: expected a token"),
     ],
 )
