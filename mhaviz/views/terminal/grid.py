@@ -166,12 +166,21 @@ class HeatGrid:
         """Whether the labels of columns are their numbers, as of features, so that pooled rows keep their labels."""
         return self.keys.are_positions and not self.queries.are_same(self.keys)
 
+    def _keeps_rows(self, width: int) -> bool:
+        """Return whether rows keep their labels though columns are pooled, as heads do, whose names are short."""
+        are_short = self._longest(self.queries, width) <= _SHORT and not self.queries.are_same(self.keys)
+        return self._numbered or are_short
+
     def decide(self, width: int, abilities: Abilities) -> GridLayout:
         """Choose a layout with as many panels side by side as fit, and with numbers in the cells if there is room."""
         if self.layout:
             return self.layout
         values = self._decide_values(width, abilities) if self.with_values else None
         return values or self._decide_blocks(width, abilities)
+
+    def pools(self, layout: GridLayout) -> bool:
+        """Return whether not all rows or columns have room in a layout."""
+        return layout.labels == "positions" or layout.columns < len(self._others)
 
     def drawn(self, width: int, abilities: Abilities) -> list[Panel]:
         """Return the panels as they are drawn, pooled to the cells of the layout, without keys that stand apart."""
@@ -231,7 +240,7 @@ class HeatGrid:
         cells = abilities.blocks
         together = 2 if cells == "half-blocks" else 1  # labels that share a line
         label_width = min(together * (self._longest(self.queries, width) + 1) - 1, max(width // 4, 4))
-        by_position = max(q_length, 0 if self._numbered else k_length + apart) > width - label_width - 1
+        by_position = max(q_length, 0 if self._keeps_rows(width) else k_length + apart) > width - label_width - 1
         if by_position:
             label_width = len(str(self.queries.end))
         label_width = self._with_names(label_width)
@@ -408,7 +417,7 @@ class HeatGrid:
             return
         pooled = pooled_text(len(self.queries), len(self._others), layout.rows, layout.columns)
         if pooled:
-            text = f"{pooled} values" + "; labels are positions" * (not self._numbered)
+            text = f"{pooled} values" + "; labels are positions" * (layout.labels == "positions")
             yield text.split(" "), " "
         if self._numbered:
             return

@@ -128,7 +128,7 @@ class HeadsView:
         def decided() -> GridLayout:
             return grid.decide(width, abilities)
 
-        lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and decided().labels == "positions")
+        lacks_legend = m.is_pooled or (max(m.weights.shape[1:]) > LEGEND_UP_TO and grid.pools(decided()))
         if has_scale and lacks_legend and not panels[0].apart:
             height = self._console.height if self._console.file.isatty() else None
             layout = long_layout(m, width, height, abilities, [panel.title for panel in panels])

@@ -24,7 +24,8 @@ def table_lines(
 ) -> Iterator[RenderableType]:
     """Yield a table with its heading, the number of rows left out, and its notes.
 
-    A table that is too wide is split into parts of about equally many columns, each with the key columns.
+    A table that is too wide has no bars, as they show numbers that stand beside them, or else is split into parts of
+    about equally many columns, each with the key columns.
     """
     table, left_out = table.limited()
     if table.heading:
@@ -38,7 +39,11 @@ def table_lines(
         def drawn(places: Sequence[int]) -> Grid:
             return draw_grid(table, places, rules, _NARROW_BAR)
 
-        yield from map(drawn, split_columns(table, lambda places: fits(drawn(places), console, options)))
+        parts = split_columns(table, lambda places: fits(drawn(places), console, options))
+        without_bars = [place for place in every if not table.columns[place].bar]
+        if len(parts) > 1 and fits(drawn(without_bars), console, options):
+            parts = [without_bars]
+        yield from map(drawn, parts)
     for text in filter(None, (left_out, table.notes)):
         yield Text(text, DIM)
 

@@ -280,3 +280,16 @@ def test_special_tokens_are_dim(show, special, with_values):
     assert "".join(dim(header)).split() == (["[CLS]", "[SEP]"] if special else ["[CLS]", "a", "cat", "[SEP]"])
     without = show(HeatGrid([panel], Axis.of(tokens), Axis.of(tokens), with_values), 80, "truecolor")
     assert plain("\n".join(lines)) == plain("\n".join(without.splitlines()))
+
+
+@pytest.mark.parametrize("colour", ["truecolor", None])
+def test_heads_keep_their_names_where_keys_are_pooled(show, colour):
+    names = [f"H{i}" for i in range(12)]
+    wide = HeatGrid([Panel("layer 0", np.full((12, 83), 0.5, np.float32), Scale())], Axis.of(names), grid(1, 83).keys)
+    layout = wide.decide(60, Abilities(colour))
+    assert (layout.columns < 83, layout.labels) == (True, "tokens")
+    lines = [plain(line) for line in show(wide, 60, colour).splitlines()]
+    assert [name for line in lines[2:] for name in re.findall(r"H\d+", line)] == names
+    text = " ".join(lines)
+    assert "each cell is the strongest of up to 2 values" in text
+    assert not re.search("queries:|labels are positions", text)

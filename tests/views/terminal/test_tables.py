@@ -44,3 +44,13 @@ def test_words_that_are_too_long_fold():
     table = Table((Column("row"), Column("text", align="left")), ((123, "y" * 30),))
     console.print(*table_lines(table, console, console.options))
     assert console.file.getvalue().count("y") == 30
+
+
+def test_bars_are_left_out_before_a_table_is_split():
+    columns = Column("head", is_key=True), Column("n", "{:.2f}".format), Column("", bar=20), Column("others")
+    table = Table(columns, (("L2 H10", 0.37, 0.37, "0.070"),))
+    for width, has_bar in ((60, True), (28, True), (24, False)):
+        console = Console(file=io.StringIO(), width=width)
+        console.print(*table_lines(table, console, console.options))
+        out = console.file.getvalue()
+        assert (len(re.findall("head", out)), "█" in out) == (1, has_bar)
