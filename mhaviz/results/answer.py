@@ -277,7 +277,7 @@ def texts_with(attention: "Attention", query: int | str) -> "list[list[Attention
     for m, *_ in having:
         require_single(query, sorted(_words_with(query, m).values()), where=in_text(m), is_named=_is_joined(query, m))
     if not having:
-        raise _no_such_word(query, attention.maps[0])
+        raise _no_such_word(query, attention.maps)
     few = [LeftOut(reason, **about(maps[0])) for maps in having if (reason := _too_few(maps, query))]
     if len(few) == len(having):
         raise _unanswered(few[0])
@@ -298,7 +298,7 @@ def lacking_text(attention: "Attention", query: int | str, by_word: bool = True)
         return ""
     passes, sentences = ([number for number in side if number is not None] for side in zip(*lacking, strict=True))
     which = f"{len(lacking):,} of {len(has):,} texts"
-    if not (passes and sentences):
+    if (len(passes), len(sentences)) in ((len(lacking), 0), (0, len(lacking))):
         name = "pass" if passes else text_name(attention.maps[0].is_recorded)
         which = listed_runs(name, passes or sentences)
     return f"{parameter('query')}: {quoted(query)} is not in {which}"
@@ -424,15 +424,20 @@ def _spans_with(query: int | str, m: "AttentionMap") -> SpansOf:
     return words_or_tokens if m.has_spans else words_with(query)
 
 
-def _no_such_word(query: int | str, m: "AttentionMap") -> ArgumentError:
+def _no_such_word(query: int | str, maps: "Sequence[AttentionMap]") -> ArgumentError:
     """Return the error that no map has the word, with those of a map. Raises PiecesError if several are the query."""
     if isinstance(query, str):
-        m.rows.require_no_pieces(query)
+        for m in maps:
+            m.rows.require_no_pieces(query)
+    m = next((m for m in maps if _is_key(query, m)), maps[0])
     words = SpanSide.of(m.rows.tokens, words_or_tokens)
     firsts = [int(np.argmax(words.owners == word)) for word in range(len(words.axis))]
     names = zip(firsts, words.axis.tokens.texts, strict=True)
-    is_key = isinstance(query, str) and bool(SpanSide.of(m.columns.tokens, _spans_with(query, m)).axis.named(query))
-    return no_such("word", query, names, m.rows.end, is_key=is_key)
+    return no_such("word", query, names, m.rows.end, is_key=_is_key(query, m))
+
+
+def _is_key(query: int | str, m: "AttentionMap") -> bool:
+    return isinstance(query, str) and bool(SpanSide.of(m.columns.tokens, _spans_with(query, m)).axis.named(query))
 
 
 def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:

@@ -226,6 +226,16 @@ class AttentionMap(Result):
         self._require_spans_fit()
         return self.in_spans(spans_of)
 
+    def _knows(self, query: int | str) -> bool:
+        """Return whether a word of several tokens, or a key, has the name of a query that the map lacks."""
+        if not isinstance(query, str):
+            return False
+        try:
+            self.rows.require_no_pieces(query)
+        except PiecesError:
+            return True
+        return bool(self.columns.named(query))
+
     def _has_word(self, query: int | str) -> bool:
         """Return whether the map by word has this query, and so a map that is computed by word."""
         try:
@@ -583,7 +593,9 @@ class Attention(Result):
         Raises:
             ArgumentError: no map has the query, it occurs several times, or its cell covers several queries.
         """
-        those = [m for m in self.maps if m.rows.places(query)] or self.maps[:1]
+        those = [m for m in self.maps if m.rows.places(query)]
+        if not those:
+            those = [next((m for m in self.maps if m._knows(query)), self.maps[0])]
         return replace(self, maps=tuple(m.of_query(query) for m in those))
 
     def answer(self, query: int | str) -> "Answer":

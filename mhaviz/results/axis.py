@@ -17,7 +17,7 @@ from mhaviz.results.result import ShortRepr
 
 _POSITION = re.compile(r"\s*[-#]?[0-9]{1,9}\s*")
 _LABEL = re.compile(
-    rf"(?P<name>.*?\S)(?:(?:\s*#|\s+)(?P<beside>[0-9]{{1,9}})|(?P<below>[{SUBSCRIPTS}]{{1,9}}))?",
+    rf"(?P<name>.*?\S)(?:\s*#(?P<beside>[0-9]{{1,9}})|(?P<below>[{SUBSCRIPTS}]{{1,9}}))?",
     re.DOTALL,
 )
 _COUNT = re.compile(r"\s\([0-9,]+(?: pieces)?\)\s*$")
@@ -156,12 +156,17 @@ class Axis(ShortRepr):
         ``owners``: the span of each token of the whole input, −1: none, if the axis is of spans and the position in a
         name is of a token.
         """
-        return self.exactly(name) or self._labelled(name, owners) or self._in_form(_normalised, name)
+        return self.exactly(name) or self._labelled(name, owners) or self._loosely(name)
 
     def exactly(self, name: str) -> list[int]:
         """Return the positions of a token with this text, but perhaps for blanks at its ends, and for the mark of a
         piece that the vocabulary lacks."""
-        return (self._in_form(str, name) if name != name.strip() else []) or self._in_form(_typed, name)
+        forms = (str, str.strip, _typed) if name != name.strip() else (str.strip, _typed)
+        return next(filter(None, (self._in_form(form, name) for form in forms)), [])
+
+    def _loosely(self, name: str) -> list[int]:
+        """Return the positions of a token with this text but for its case, or if none has, for its punctuation, too."""
+        return self._in_form(_without_case, name) or self._in_form(_normalised, name)
 
     def _in_form(self, form: Callable[[str], str], name: str) -> list[int]:
         wanted = form(name)
@@ -182,7 +187,7 @@ class Axis(ShortRepr):
         name, number = _unlabelled(label)
         if not name:
             return []
-        places = self.exactly(name) or self._in_form(_normalised, name) or self._shortened(name)
+        places = self.exactly(name) or self._loosely(name) or self._shortened(name)
         if not places and not name.strip(BLANK):
             places = self.exactly(name.replace(BLANK, " "))
         if not number:
@@ -296,8 +301,9 @@ def words_with(query: int | str) -> SpansOf:
         return words_or_tokens
 
     def spans_of(tokens: Tokens) -> tuple[Span, ...]:
-        joined = [words_joined(tokens, name) for name in dict.fromkeys([query, _unlabelled(query)[0]])]
-        return min(joined, key=len)
+        words = words_or_tokens(tokens)
+        read = (words_joined(tokens, name) for name in dict.fromkeys([query, _unlabelled(query)[0]]))
+        return next((joined for joined in read if len(joined) < len(words)), words)
 
     return spans_of
 
@@ -312,6 +318,10 @@ def _unlabelled(label: str) -> tuple[str, str]:
 
 def _typed(text: str) -> str:
     return as_typed(text)[0]
+
+
+def _without_case(text: str) -> str:
+    return _typed(text).casefold()
 
 
 def _normalised(text: str) -> str:

@@ -90,9 +90,9 @@ def plot_on(ax: "Axes", result: object, **style: Any) -> "AxesImage":
 
 def save(result: object, paths: Sequence[Path], **style: Any) -> None:
     """Write the result in the format of each path's suffix; see ``mhaviz.results.result.Result.save``."""
-    result = _drawn(result)
+    chosen, result = _style_of(result, style), _drawn(result)
     check_outputs(paths, entry_of(result).formats)
-    for notice in save_all(paths, result, _style_of(result, style))[0]:
+    for notice in save_all(paths, result, chosen)[0]:
         warnings.warn(notice, stacklevel=3)
 
 
@@ -113,8 +113,8 @@ def html_of(result: object, **style: Any) -> "Html":
     from mhaviz.views.html.notebook import Html
     from mhaviz.views.html.page import write_html
 
-    result, stream = _drawn(result), io.BytesIO()
-    write_html(result, _style_of(result, style), stream)
+    chosen, stream = _style_of(result, style), io.BytesIO()
+    write_html(_drawn(result), chosen, stream)
     return Html(stream.getvalue().decode("utf-8"))
 
 

@@ -253,6 +253,8 @@ def test_what_cannot_be_chosen_is_said():
         (lambda: attention.to_html(head=1), r"a picture has no head: .* among cmap, dpi, .*; draw what select\(head"),
         (lambda: attention.plot(query="a"), r"no query: .*; draw what answer\(query\) or of_query\(query\) returns$"),
         (lambda: attention[0].plot(query="a"), r"no query: .*; draw what of_query\(query\) returns$"),
+        (lambda: attention[0].save("a.png", query="a"), r"no query: .*; draw what of_query\(query\) returns$"),
+        (lambda: attention[0].to_html(query="a"), r"no query: .*; draw what of_query\(query\) returns$"),
         (lambda: attention.save("a.png", mean=True), r"no mean: .*; draw what mean\(\) returns$"),
         (lambda: attention.save("a.png", colour="red"), "a picture has no colour: expected a style"),
         (lambda: attention.select(head=2), "there is no head 2; the maps have heads 0 to 1"),

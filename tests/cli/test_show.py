@@ -249,7 +249,7 @@ def test_a_query_is_answered_as_heatmap_does_or_it_is_said_why_not(mhaviz, folde
     as_map = mhaviz("show", "street.npz", *query, "--as", "map")
     unasked = mhaviz("show", "street.npz", *query)
     assert (as_map.err, as_map.status, unasked.out, unasked.status) == ("", 0, as_map.out, 0)
-    why = "drew a map, as an answer is not possible: layer 0, self: expected"
+    why = "gave the map of the query, as an answer is not possible: layer 0, self: expected"
     assert unasked.err == f"mhaviz: {why} the queries and keys of all tokens, got some of them\n"
     np.save("bare.npy", np.full((1, 5, 5), 0.2, np.float32))
     assert mhaviz("show", "bare.npy", "--query", "3").err == f"mhaviz: {why} names of tokens, got positions\n"

@@ -309,6 +309,42 @@ def test_what_has_two_readings_is_refused_with_the_positions():
         given.by("word").answer("3.50")
 
 
+def test_case_alone_tells_no_other_word_from_what_stands_between_blanks():
+    keys = ["I", " like", " C", " code", " but", " C", "+", "+", " more", " than", " c"]
+    given = result(made(np.full((1, 11, 11), 1 / 11), keys))
+    assert given.answer("c++").looks[0].word == " C++"
+
+
+@pytest.mark.parametrize("n_times", [1, 2, 3])
+def test_what_stands_so_in_the_text_is_no_label(n_times):
+    """However often the text has the same without its quotation marks."""
+    keys = ["a", " b", " c", ' "', "3", ".", "50", '"', *[" 3", ".", "50"] * n_times]
+    given = result(made(np.full((1, len(keys), len(keys)), 1 / len(keys)), keys))
+    assert given.answer('"3.50"').looks[0].word == ' "3.50"'
+
+
+def test_a_hint_is_of_the_text_that_has_the_word_otherwise():
+    plain, split = (["a", " b", " c", *more, " d"] for more in ([" e", " f", " g"], [" 3", ".", "50"]))
+    weights = np.full((1, 7, 7), 1 / 7)
+    given = result(*(made(weights, keys, sentence=i) for i, keys in enumerate((plain, split))))
+    with pytest.raises(ArgumentError, match=r"a word of 3: #3 '3', #4 '\.', #5 '50'"):
+        given.of_query("3.50")
+    queries = [list("uvwxyz7")] * 2
+    sides = zip(queries, (plain, [*plain[:-1], " cat"]), strict=True)
+    maps = (replace(made_map(rows, keys, weights, "cross"), sentence=i) for i, (rows, keys) in enumerate(sides))
+    given = result(*maps)
+    for ask in (given.answer, given.of_query):
+        with pytest.raises(ArgumentError, match="got 'cat', which is a key; queries are #0 'u'"):
+            ask("cat")
+
+
+def test_a_text_without_a_number_is_counted_among_those_that_lack_a_word():
+    keys = [list("abcdef"), list("abxdef")]
+    weights = np.full((1, 6, 6), 1 / 6)
+    given = result(*(made(weights, one, sentence=i) for one, i in zip(keys, (0, None), strict=True)))
+    assert lacking_text(given, "c") == "`query`: 'c' is not in 1 of 2 texts"
+
+
 def test_a_text_with_a_label_is_that_text():
     keys = ["lamp", " lamp", " lamp #1", " a", " b", " c", " d"]
     assert answered(made(STRONG, keys), query="lamp #1").looks[0].query == 2

@@ -108,7 +108,6 @@ def test_a_label_of_a_picture_names_its_token(lowered):
         ("Lamp#0", 0),
         ("lamp #3", 6),  # a token of this text
         ("lamp₃", 3),
-        ("lamp 3", 3),
         ("“lamp₃”", 3),
         ('"the #5"', 5),
         ("the₁ (2)", 1),

@@ -87,7 +87,7 @@ def unanswered_notice(attention: "Attention", query: str | None, form: Form | No
     from mhaviz.results.answer import why_unanswerable
 
     why = why_unanswerable(attention) if query is not None and form is None else ""
-    return f"drew a map, as an answer is not possible: {why}" if why else None
+    return f"gave the map of the query, as an answer is not possible: {why}" if why else None
 
 
 def require_form(attention: "Attention", query: str | None, form: Form | None, style: "Style") -> None:
