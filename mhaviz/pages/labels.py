@@ -114,7 +114,9 @@ def title_words(
     return shown(text.strip(" ")).split(" ")
 
 
-_LEAST_COUNTED = 6  # least cells of the name of a span whose label says the number of its tokens
+LEAST_COUNTED = 6
+"""Least cells of the name of a span whose label says the number of its tokens."""
+
 _LEAST_TEXTS = 16  # least cells of all texts in a title together
 
 
@@ -294,7 +296,7 @@ def token_labels(
         room, label = width - cell_len(suffix), shown(bare(token))
         if not suffix and label.isdecimal() and has_positions:
             label = f'"{label}"'
-        if number and min(cell_len(label), _LEAST_COUNTED) <= room - len(number):
+        if number and min(cell_len(label), LEAST_COUNTED) <= room - len(number):
             room, suffix = room - len(number), suffix + number
         labels.append(cut(label, room) + suffix if room > 0 else cut(suffix, width))
     return labels

@@ -9,12 +9,13 @@ from matplotlib.path import Path
 from rich.cells import cell_len
 
 from mhaviz.inputs.spans import unit_of
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import LinkPanel, Links
 from mhaviz.pages.colormaps import HEADS
-from mhaviz.pages.labels import counts_note, cut, placed
+from mhaviz.pages.labels import LEAST_COUNTED, count_text, counts_note, cut, placed, places
 from mhaviz.results.lines import TextLinks
 from mhaviz.views.figure.fonts import Fonts
-from mhaviz.views.figure.measuring import fit, fit_text, wrap
+from mhaviz.views.figure.measuring import HAIR, fit, fit_text, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import FAINT, FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
@@ -26,13 +27,50 @@ _SQUARE, _BESIDE, _BETWEEN = 0.08, 0.05, 0.16  # inches: colour of a head; besid
 _GUTTER, _OVER_ROW, _OVER_NOTES = 0.22, 0.22, 0.08  # inches between panels, across and down; above notes
 _LEAST, _SNUG, _USUAL, _ALONE = 0.55, 0.8, 1.5, 2.6  # inches of lines: least in a given width and in any, usual, alone
 _LEAST_LABEL, _LEAST_OF_CUT = 0.45, 0.5  # inches: words of a side that are cut, and lines beside these, at least
-_OF_LABELS = 0.36  # most share of a panel's width for the words of a side
+_LEAST_ASIDE = 8  # least cells of the name of a special token or sink
+_OF_LABELS = 0.36  # most share of a panel's width for the words of a side, if they do not need more
 _MOST_LABEL = 1.1  # most inches of the words of a side, where panels stand below each other
 _OVER_BARS, _BAR, _BETWEEN_BARS, _BETWEEN_KEYS = 0.05, 0.04, 0.012, 0.04  # inches of bars of special tokens and sinks
 _GROUND, _OF_BARS = "#f1eeea", 0.55  # colour of the rest of a bar, and opacity of bars
 _THIN, _THICKER = 0.5, 3.2  # points of a line's width: at weight 0, and more at weight 1
 _PALE, _DARKER = 0.25, 0.75  # opacity of a line: at weight 0, and more at weight 1
 _BEND = 0.45  # control points of a line: share of its way from its ends
+
+
+@dataclass(frozen=True)
+class _Label:
+    """A text beside lines or bars whose name may be shortened, but no number.
+
+    Attributes:
+        name: the name.
+        end: text after it, which is always whole.
+        more: text after both, whole or left out: it has room where the name keeps ``LEAST_COUNTED`` cells.
+        least: least cells of the name.
+        size: font size.
+    """
+
+    name: str
+    end: str
+    more: str = ""
+    least: int = 2
+    size: float = BODY
+
+    @property
+    def whole(self) -> str:
+        """The whole text."""
+        return self.name + self.end + self.more
+
+    def needed(self, fonts: Fonts) -> float:
+        """Return the inches that the text needs at least."""
+        return fonts.width(cut(self.name, self.least) + self.end, self.size) * DRAWN_WIDER + _BESIDE
+
+    def fitted(self, side: float, fonts: Fonts) -> str:
+        """Return the text in the inches of its side."""
+        room = (side - _BESIDE) / DRAWN_WIDER
+        end = self.end + self.more
+        if fonts.width(cut(self.name, LEAST_COUNTED) + end, self.size) > room + HAIR:
+            end = self.end
+        return fit(lambda cells: cut(self.name, cells) + end, cell_len(self.name), room, self.size, fonts.families)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,14 +272,12 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
     """Measure panels in the width of the page: as many side by side as have room for their words and lines."""
     n_panels, is_free, room = len(block.panels), math.isinf(style.most_across), style.across
     drawn = [(panel, lay_out(block.text, panel.heads)) for panel in block.panels]
-    asides = [tuple(fonts.shown(text) for text, _ in panel.asides) for panel in block.panels]
-    texts = [_texts(block, layout, fonts) for _, layout in drawn]
+    columns = [(*_labels(block, layout, fonts), _asides(panel, fonts)) for panel, layout in drawn]
+    lefts = [one for left, _, _ in columns for one in left]
+    rights = [one for _, right, bars in columns for one in (*right, *bars)]
     wide = [
-        max(max(fonts.width(text, BODY, bold=True) for text in column) * DRAWN_WIDER + _BESIDE for column in columns)
-        for columns in (
-            [(*left, block.aside) for left, _ in texts],
-            [(*right, *bars) for (_, right), bars in zip(texts, asides, strict=True)],
-        )
+        max(fonts.width(text, BODY, bold=True) for text in side) * DRAWN_WIDER + _BESIDE
+        for side in ([block.aside, *(one.whole for one in lefts)], [one.whole for one in rights])
     ]
     lines, beside = _SNUG if is_free else _LEAST, 0.0
     if n_panels * (sum(wide) + lines + _GUTTER) > room + _GUTTER:  # not all stand side by side
@@ -256,27 +292,24 @@ def decide_lines(block: Links, style: Style, fonts: Fonts) -> LinesPart:
         of_captions = _GUTTER + _SQUARE + _BESIDE + texts_wide
         beside = of_captions if inches - of_captions >= sum(wide) + _ALONE else 0.0
         inches -= beside
-    least = sum(min(side, _LEAST_LABEL) for side in wide) + _LEAST_OF_CUT
+    needed = [
+        max(min(side, _LEAST_LABEL), *(one.needed(fonts) for one in labels))
+        for side, labels in zip(wide, (lefts, rights), strict=True)
+    ]
     sides = wide[0], wide[1]
     if sum(wide) > inches - _LEAST:
-        sides = min(wide[0], _OF_LABELS * inches), min(wide[1], _OF_LABELS * inches)
+        most_of_side = _OF_LABELS * inches
+        sides = min(wide[0], max(needed[0], most_of_side)), min(wide[1], max(needed[1], most_of_side))
     panels = []
-    for (panel, layout), (left, right), bars in zip(drawn, texts, asides, strict=True):
-        words = [
-            tuple(fit_text(text, (side - _BESIDE) / DRAWN_WIDER, BODY, fonts.families) for text in column)
-            for column, side in ((left, sides[0]), (right, sides[1]))
-        ]
-        fitted = (_fit_aside(text, (sides[1] - _BESIDE) / DRAWN_WIDER, fonts) for text in bars)
-        panels.append(_Panel(panel, layout, words[0], words[1], tuple(fitted), block.aside, sides))
+    for (panel, layout), labels in zip(drawn, columns, strict=True):
+        left, right, bars = (
+            tuple(one.fitted(side, fonts) for one in column)
+            for column, side in zip(labels, (*sides, sides[1]), strict=True)
+        )
+        panels.append(_Panel(panel, layout, left, right, bars, block.aside, sides))
     counts = counts_note(pair for panel in panels for pair in _counted(block.text, panel))
     notes = "; ".join(filter(None, [block.notes, counts]))
-    return LinesPart(tuple(panels), across, inches, fonts, (notes, block.said), beside, least)
-
-
-def _fit_aside(text: str, width: float, fonts: Fonts) -> str:
-    """Return "[CLS] 36%" with its name shortened to ``width`` inches, and its number whole."""
-    name, _, share = text.rpartition(" ")
-    return fit(lambda cells: f"{cut(name, cells)} {share}", cell_len(name), width, SMALL, fonts.families)
+    return LinesPart(tuple(panels), across, inches, fonts, (notes, block.said), beside, sum(needed) + _LEAST_OF_CUT)
 
 
 def _counted(text: TextLinks, panel: _Panel) -> Iterator[tuple[str, int]]:
@@ -288,20 +321,33 @@ def _counted(text: TextLinks, panel: _Panel) -> Iterator[tuple[str, int]]:
             yield from ((label, counts[row.word]) for row, label in pairs if not row.is_folded)
 
 
-def _texts(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _labels(block: Links, layout: LinesLayout, fonts: Fonts) -> tuple[list[_Label], list[_Label]]:
     """Return the texts of the rows of both columns."""
-    sides = (layout.left, block.text.queries), (layout.right, block.text.keys)
-    labels = (
-        (
-            rows,
-            fonts.labels(placed(tokens, block.text.has_spans, fonts.positions), 0, tokens.counts),
-            unit_of(tokens),
-        )
-        for rows, tokens in sides
+    text = block.text
+    left, right = (
+        [_row_label(row, tokens, of_words, of_places) for row in rows]
+        for rows, tokens in ((layout.left, text.queries), (layout.right, text.keys))
+        for of_words in [fonts.labels(placed(tokens, text.has_spans, fonts.positions), 0, tokens.counts)]
+        for of_places in [places(tokens, text.has_spans)]
     )
-    left, right = (tuple(_row_text(row, of_words, unit) for row in rows) for rows, of_words, unit in labels)
     return left, right
 
 
-def _row_text(row: Row, labels: Sequence[str], unit: str) -> str:
-    return f"⋮ {row.n_words:,} {unit}s" if row.is_folded else labels[row.word]
+def _row_label(row: Row, tokens: Tokens, labels: Sequence[str], of_places: Sequence[str]) -> _Label:
+    """Return "didn't #4 (3)", with its position and its number of tokens, or "⋮ 38 words" of a row that is folded."""
+    if row.is_folded:
+        return _Label("", f"⋮ {row.n_words:,}", f" {unit_of(tokens)}s", size=SMALL)
+    name, more = _split(labels[row.word], count_text(tokens.counts[row.word] if tokens.counts else 1))
+    name, end = _split(name, of_places[row.word])
+    return _Label(name, end, more)
+
+
+def _asides(panel: LinkPanel, fonts: Fonts) -> list[_Label]:
+    """Return "[CLS] 36%" of each special token and sink that has bars."""
+    parted = (fonts.shown(text).rpartition(" ") for text, _ in panel.asides)
+    return [_Label(name, f" {share}", least=_LEAST_ASIDE, size=SMALL) for name, _, share in parted]
+
+
+def _split(text: str, end: str) -> tuple[str, str]:
+    """Return the text without an end, and this end; "" if the text does not have it."""
+    return text.removesuffix(end), end if text.endswith(end) else ""
