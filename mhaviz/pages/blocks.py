@@ -15,7 +15,7 @@ from mhaviz.pages.labels import title_places
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.lines import HeadLinks, TextLinks
+from mhaviz.results.lines import HeadLinks, Link, TextLinks
 from mhaviz.results.quantity import Cells
 from mhaviz.results.trace import TraceStep
 
@@ -386,6 +386,7 @@ class LinkPanel:
         captions: text beside each colour.
         asides: special tokens and sinks, to which there are no lines: text, and the weight that each head gives it.
         note: remark below the captions.
+        named: the link that the note, or the title in its place, is about; None: it is about none.
     """
 
     heads: tuple[HeadLinks, ...]
@@ -393,6 +394,7 @@ class LinkPanel:
     captions: tuple[str, ...]
     asides: tuple[tuple[str, tuple[float, ...]], ...] = ()
     note: str = ""
+    named: Link | None = None
 
     @property
     def n_links(self) -> int:

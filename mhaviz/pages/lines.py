@@ -95,6 +95,15 @@ def _single(text: TextLinks) -> str:
 
 def _habit(text: TextLinks, head: HeadLinks) -> str:
     """Return what words do in a head: "words look mostly at the word before", or its strongest link."""
+    if common := _common(text, head):
+        return common
+    link = _strongest(text, head)
+    name = "itself" if _is_of_itself(text, link) else f"“{key_names(text)[link.key]}”"
+    return f"{query_text(text, link.query)} looks at {name} {link.weight:.2f}"
+
+
+def _common(text: TextLinks, head: HeadLinks) -> str:
+    """Return what most words do in a head: "words look mostly at the word before"; "": they do nothing in common."""
     units = f"{unit_of(text.queries)}s"
     if len(head.links) >= _LEAST_LINKS:
         offset = _most(head, lambda link: link.key - link.query) if text.is_of_one_text else None
@@ -102,9 +111,7 @@ def _habit(text: TextLinks, head: HeadLinks) -> str:
             return f"{units} look mostly at {_OFFSETS[offset].format(unit_of(text.keys))}"
         if (key := _most(head, lambda link: link.key)) is not None:
             return f"{units} look mostly at “{key_names(text)[key]}”"
-    link = _strongest(text, head)
-    name = "itself" if _is_of_itself(text, link) else f"“{key_names(text)[link.key]}”"
-    return f"{query_text(text, link.query)} looks at {name} {link.weight:.2f}"
+    return ""
 
 
 def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
@@ -133,7 +140,14 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
         panels = [LinkPanel(text.heads, colours, captions, _asides(text, text.heads))]
     else:
         panels = [
-            LinkPanel((one,), (colour,), (one.name,), _asides(text, (one,)), _habit(text, one) if are_several else "")
+            LinkPanel(
+                (one,),
+                (colour,),
+                (one.name,),
+                _asides(text, (one,)),
+                _habit(text, one) if are_several else "",
+                None if _common(text, one) else _strongest(text, one),
+            )
             for one, colour in zip(text.heads, colours, strict=True)
         ]
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)

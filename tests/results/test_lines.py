@@ -332,6 +332,17 @@ def test_the_lines_of_many_heads_are_read_on_one_screen():
     assert sum(" ─ " in line for line in shown(few)) == sum(min(len(one.links), 20) for one in few.texts[0].heads)
 
 
+def test_the_link_that_a_brief_panel_names_is_among_its_lines():
+    weights = 0.3 * np.eye(12) + np.random.default_rng(0).dirichlet(np.full(12, 2.0), (6, 12))
+    out = shown(result(made(weights, [*"abcdefghijkl"])).lines(), 300)
+    named = [re.match(r"(L0 H\d): “(.)” looks at “(.)” (\S+)$", line) for line in out]
+    links = {tuple(line.split(" ─ ")) for line in out if " ─ " in line}
+    assert sum(map(bool, named)) == 6
+    for one in filter(None, named):
+        head, query, key, weight = one.groups()
+        assert (query, f"{head} {weight}", key) in links
+
+
 def test_words_beside_lines_are_cut_where_panels_would_stand_one_below_the_other():
     weights = np.random.default_rng(0).dirichlet(np.full(11, 0.2), (8, 11))
     attention = result(made(weights, [*"abcdefghij", 70 * "W"]))

@@ -68,9 +68,11 @@ def _counted(labels: Sequence[str], words: Tokens, shown: Iterable[int]) -> Iter
 
 
 def _strongest(panel: LinkPanel, most: int) -> list[tuple[int, Link]]:
-    """Return the strongest links of a panel, each with the number of its head, in their order."""
+    """Return the link that a panel names and its strongest, each with the number of its head, in their order."""
     links = [(number, link) for number, one in enumerate(panel.heads) for link in one.links]
-    strongest = {id(link) for _, link in sorted(links, key=lambda one: -one[1].weight)[:most]}
+    strongest = {
+        id(link) for _, link in sorted(links, key=lambda one: (one[1] is not panel.named, -one[1].weight))[:most]
+    }
     return [one for one in links if id(one[1]) in strongest]
 
 
