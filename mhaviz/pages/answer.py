@@ -21,8 +21,9 @@ _OF_FIRST = 0.5  # least weight of the second word that it names / that of the f
 _MOST_NOT_RANKED, _MOST_WORDS = 3, 3
 _SLICES = 6  # most words with a name in a bar
 _NAME, _LONGEST = 24, 100  # most cells of a word in a text, and of one that a picture shortens
+_LEAST_IN_SUM = 0.005  # least weight of a sink that has its name beside a sum
 _LEAST_STATED = 0.01  # least mean weight of a sink, and share of a second word, that is stated
-_OTHERS = "others"
+_USUALLY = "usually"
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 
 
@@ -60,11 +61,18 @@ def _reading(answer: Answer) -> str:
     query, key = unit_of(answer.looks[0].queries), unit_of(answer.looks[0].keys)
     none = f"no head gives its {key} {LEAST_SHOWN} or more and"
     heads = f"ranked: heads that give their {key}" if are_ranked else none
-    said = f"a bar is all weight of the {query}; {heads} more than 2 × what other {query}s give it (others)"
     are_of_one_text = any(look.itself is not None for look in answer.looks)
+    usual = f"what other {query}s give it" + f", or the {key} at the same distance, whichever is more" * are_of_one_text
+    said = f"a bar is all weight of the {query}; {heads} more than 2 × its usual weight: {usual}"
     are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
-    said += f", or the {key} at the same distance, whichever is more" * are_of_one_text
-    return said + f"; {NOTHING}: fewer than {LEAST_OTHERS} of them" * are_unknown
+    unknown = [f"{NOTHING}: fewer than {LEAST_OTHERS} of them"] * are_unknown
+    return "; ".join([said, *unknown, *masked_texts(answer.looks)])
+
+
+def masked_texts(texts: "Iterable[Look | TextLinks]") -> list[str]:
+    """Return ["masked: no word sees a later one"] if any text has masked self-attention, else nothing."""
+    units = (unit_of(text.queries) for text in texts if text.kind == "masked")
+    return [f"masked: no {unit} sees a later one" for unit in dict.fromkeys(units)]
 
 
 def title_text(look: Look, is_random: bool = False, where: str = "") -> str:
@@ -219,12 +227,12 @@ def _bars(look: Look) -> Bars:
         Column("looks at", align="left"),
         Column("weight", "{:.2f}".format),
         Column("", bar=20, align="left"),
-        Column(_OTHERS, "{:.2f}".format),
+        Column(_USUALLY, "{:.2f}".format),
     )
     rows = tuple((_head(one), _named(look, one.target), one.weight, one.weight, one.others) for one in heads)
     every = (*[mean] * (len(look.heads) > 1), *bars)
-    notes = f"other {unit_of(look.queries)}s give it", _OTHERS
-    return Bars(Table(columns, rows), every, "the rest", "special tokens and sinks", "weight 1", notes)
+    words = f"{unit_of(look.keys)}s"
+    return Bars(Table(columns, rows), every, words, "the rest", "special tokens and sinks", "weight 1", _USUALLY)
 
 
 def _bar(look: Look, one: HeadLook) -> Bar:
@@ -239,7 +247,8 @@ def _slices(look: Look, weights: NDArray[np.float64], target: int | None = None)
     named = [Slice(_quoted(look, j, _LONGEST), float(on_words[j]), _kind(look, j, target)) for j in order]
     rest = Slice("", max(float(on_words.sum()) - sum(one.share for one in named), 0.0))
     total = float(weights[look.aside].sum())
-    stated = [j for j in np.flatnonzero(look.aside).tolist() if weights[j] >= _LEAST_STATED][:_MOST_WORDS]
+    aside = sorted(np.flatnonzero(look.aside).tolist(), key=lambda j: -weights[j])
+    stated = sorted(j for j in aside[:_MOST_WORDS] if weights[j] >= _LEAST_IN_SUM)
     are_all = f"{total:.2f}" == f"{float(weights[stated].sum()):.2f}"
     listed = " + ".join([*(in_quotes(key_names(look)[j]) for j in stated), *["…"] * (not are_all)])
     return (*named, rest, Slice(listed, total, "aside"))

@@ -539,18 +539,20 @@ class Bars(_Illustration):
     Attributes:
         table: the same numbers for a medium without bars.
         bars: the bars.
+        words: name of all slices that are not aside, in a bar that names none of them.
         rest: name of what has no name in a bar.
         aside: name of what is aside.
         end: text at the end of the bars, such as "weight 1".
-        notes: name of the column of notes, and a short one for narrow pages.
+        notes: name of the column of notes.
     """
 
     table: Table
     bars: tuple[Bar, ...]
+    words: str
     rest: str
     aside: str
     end: str
-    notes: tuple[str, str]
+    notes: str
 
     is_explained = True
 

@@ -1,17 +1,19 @@
 """Page of links between words: lines of the strongest weights, with what they tell in a line."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.errors import counted
 from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.answer import (
     by_chance,
     key_names,
+    masked_texts,
     not_ranked_text,
     query_names,
     query_text,
@@ -23,11 +25,11 @@ from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Te
 from mhaviz.pages.colormaps import HEADS
 from mhaviz.pages.labels import in_quotes
 from mhaviz.pages.registry import RESULT_SUFFIXES, shown
-from mhaviz.results.answer import in_text
+from mhaviz.results.answer import LEAST_WORDS, in_text
 from mhaviz.results.lines import LEAST_WEIGHT, MOST_OF_HEAD, HeadLinks, Lines, Link, TextLinks
 
 _LEAST_ASIDE = 0.03  # least mean weight of a special token or sink that is stated
-_MOSTLY, _LEAST_LINKS = 0.5, 3  # least share of a head's weight on words, and least links, of what it does mostly
+_MOSTLY, _LEAST_LINKS = 0.5, 3  # share of words, each with this share of its weight, and least links, of "mostly"
 _OFFSETS = {0: "themselves", -1: "the {} before", 1: "the {} after"}
 _MOST_IN_TITLE = 2  # heads
 _SINGLE, _OF_WORDS = 0.9, 0.75  # least weight of a single word, and least share of words that look at one, to say so
@@ -47,8 +49,9 @@ def lines_page(lines: Lines) -> Page:
     reading = (
         f"lines: weights of at least {LEAST_WEIGHT:.2f}"
         + f", at most {MOST_OF_HEAD} of a head" * any(text.look is not None for text, _ in drawn)
-        + f"; {_ASIDE}: mean weight of special tokens and sinks"
+        + f"; {_ASIDE}: mean weight of special tokens and sinks, from {_LEAST_ASIDE:.0%} on"
         * any(_asides(one, of_panel) for one, _ in drawn for of_panel in _panels(one))
+        + "".join(f"; {text}" for text in masked_texts(text for text, _ in drawn))
         + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
         + f"; NaN: {missing}" * bool(missing)
     )
@@ -106,27 +109,45 @@ def _common(text: TextLinks, head: HeadLinks) -> str:
     """Return what most words do in a head: "words look mostly at the word before"; "": they do nothing in common."""
     units = f"{unit_of(text.queries)}s"
     if len(head.links) >= _LEAST_LINKS:
-        offset = _most(head, lambda link: link.key - link.query) if text.is_of_one_text else None
+        offset = _most(text, head, lambda link: link.key - link.query) if text.is_of_one_text else None
         if offset in _OFFSETS:
             return f"{units} look mostly at {_OFFSETS[offset].format(unit_of(text.keys))}"
-        if (key := _most(head, lambda link: link.key)) is not None:
+        if (key := _most(text, head, lambda link: link.key)) is not None:
             return f"{units} look mostly at “{key_names(text)[key]}”"
     return ""
 
 
-def _most(head: HeadLinks, number: Callable[[Link], int]) -> int | None:
-    """Return the number that the links of most of the head's weight on words have in common; None: there is none."""
-    weights = defaultdict[int, float](float)
-    for link in head.links:
-        weights[number(link)] += link.weight
-    most = max(weights, key=weights.__getitem__)
-    on_words = sum(weights.values()) / head.carried
-    return most if weights[most] >= _MOSTLY * on_words else None
+def _most(text: TextLinks, head: HeadLinks, number: Callable[[Link], int]) -> int | None:
+    """Return the number of those links of most words that have most of a word's weight on words; None: these differ.
+
+    Words that see a single word, as the first does under a causal mask, do not count: it has all of their weight.
+    """
+    on_words = {query: row for query, row in _on_words(text, head).items() if _n_seen(row) > 1}
+    counts = Counter(
+        number(link)
+        for link in head.links
+        if link.query in on_words and link.weight >= _MOSTLY * on_words[link.query].sum()
+    )
+    return next((most for most, n in counts.most_common(1) if n > _MOSTLY * len(on_words)), None)
+
+
+def _on_words(text: TextLinks, head: HeadLinks) -> dict[int, NDArray[np.float64]]:
+    """Return the weights on words of each query that has links, (n_keys,)."""
+    return dict(zip(text.shown, np.where(text.aside, 0.0, head.weights), strict=True))
+
+
+def _n_seen(on_words: NDArray[np.float64]) -> int:
+    return int(np.count_nonzero(on_words))
 
 
 def _strongest(text: TextLinks, head: HeadLinks) -> Link:
-    """Return the strongest link of a head, of a word to itself only if there are no others."""
-    return max(head.links, key=lambda link: (not _is_of_itself(text, link), link.weight))
+    """Return the strongest link of a head: of a word that sees few others, or to itself, only if it has no others."""
+    on_words = _on_words(text, head)
+
+    def strength(link: Link) -> tuple[bool, bool, float]:
+        return not _is_of_itself(text, link), _n_seen(on_words[link.query]) >= LEAST_WORDS, link.weight
+
+    return max(head.links, key=strength)
 
 
 def _is_of_itself(text: TextLinks, link: Link) -> bool:
@@ -163,7 +184,7 @@ def _panels(text: TextLinks) -> list[tuple[HeadLinks, ...]]:
 
 
 def _best_link(text: TextLinks, head: HeadLinks) -> str:
-    best = max(head.links, key=lambda link: link.weight)
+    best = _strongest(text, head)
     name = "itself" if _is_of_itself(text, best) else in_quotes(key_names(text)[best.key])
     return f"{name} {best.weight:.2f}"
 

@@ -126,7 +126,7 @@ def _lesson(c: ProjectionComparison) -> str:
         there, back = (_score_text(c.stages[2], pair) for pair in (c.pair, c.pair[::-1]))
         if there != back:
             one, other = first
-            return f"Why projections: {one} → {other} ({there}) is not {other} → {one} ({back})"
+            return f"Why projections: {one} → {other} scores {there}, {other} → {one} {back}"
     return "Why projections: a head in four stages"
 
 

@@ -27,11 +27,13 @@ STRONG = 0.3
 
 LEAST_SHOWN = 0.1  # least weight of a target that is worth a bar
 _MOST_SHOWN = 5  # heads of pictures
+LEAST_WORDS = 4
+"""Least number of words that a query sees: of fewer, one is always strong."""
+
 LEAST_OTHERS = 3
 """Least number of other words whose mean is known."""
 
 _TIMES_OTHERS = 2.0  # least weight of a ranked head / what other words give the same offset, or the same word
-_LEAST_WORDS = 4  # least words of a text: of fewer, one is always strong
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,9 +394,9 @@ def _too_few(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[i
     rows, columns, _, _, aside = word_sides(maps[0], sinks, _spans_with(query, maps[0]))
     (word,) = _words_with(query, maps[0])
     n_words = min(int((_sees(m, rows.owners == word, columns) & ~aside).sum()) for m in maps)
-    few = f"expected at least {_LEAST_WORDS} {unit_of(maps[0].columns.tokens)}s that the query sees, got {n_words}"
+    few = f"expected at least {LEAST_WORDS} {unit_of(maps[0].columns.tokens)}s that the query sees, got {n_words}"
     few += ": of so few, each gets much weight"
-    return few if n_words < _LEAST_WORDS else ""
+    return few if n_words < LEAST_WORDS else ""
 
 
 def _sees(m: "AttentionMap", pieces: NDArray[np.bool_], columns: SpanSide) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ from mhaviz.errors import counted, is_accepted, parameter, quoted
 from mhaviz.inputs.spans import unit_of, words_or_tokens
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.answer import (
+    LEAST_WORDS,
     LeftOut,
     Look,
     OfText,
@@ -186,18 +187,29 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
     Raises:
         UnansweredError: as ``Attention.lines`` without a query.
     """
-    if are_whole(attention):  # but perhaps too long
+    if are_whole(attention):  # but perhaps too long, or too short
         sides = {axis.tokens: m for m in reversed(attention.maps) for axis in (m.rows, m.columns)}
-        words = ((SpanSide.of(tokens, words_or_tokens).axis.tokens, m) for tokens, m in sides.items())
-        n_words, longest = max(((len(side) - len(side.special), m) for side, m in words), key=lambda pair: pair[0])
-        if n_words > _MOST_WORDS:
+        n_words = {tokens: _n_words(tokens) for tokens in sides}
+        most = max(n_words, key=n_words.__getitem__)
+        unit = unit_of(sides[most].rows.tokens)
+        if n_words[most] > _MOST_WORDS:
             raise UnansweredError(
-                f"lines: expected at most {_MOST_WORDS} {unit_of(longest.rows.tokens)}s, as lines from more hide each "
-                f"other, got {n_words:,}{in_text(longest)}{_one_query()}"
+                f"lines: expected at most {_MOST_WORDS} {unit}s, as lines from more hide each other, got "
+                f"{n_words[most]:,}{in_text(sides[most])}{_one_query()}"
+            )
+        if (n_keys := max(n_words[m.columns.tokens] for m in attention.maps)) < LEAST_WORDS:
+            raise UnansweredError(
+                f"lines: expected at least {LEAST_WORDS} {unit}s to look at, got {n_keys}: of so few, each gets much "
+                "weight"
             )
     texts = by_text(attention, "lines")
     require_few(max(sum(len(m.heads) for m in maps) for maps in texts))
     return texts
+
+
+def _n_words(tokens: Tokens) -> int:
+    words = SpanSide.of(tokens, words_or_tokens).axis.tokens
+    return len(words) - len(words.special)
 
 
 def require_few(n_heads: int) -> None:

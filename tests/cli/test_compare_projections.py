@@ -15,7 +15,7 @@ def test_the_sample_sentence(mhaviz):
     result = mhaviz("compare-projections")
     assert result.status == 0
     title, subtitle = result.out.split("\n")[:2]
-    assert title == "Why projections: i → going (−0.5) is not going → i (3.9)"
+    assert title == "Why projections: i → going scores −0.5, going → i 3.9"
     assert subtitle == "self-attention, random weights: i am going to deposit my money at the bank"
     for part in (
         "stage 1, plain: S",

@@ -493,7 +493,22 @@ def test_what_is_aside_is_named_as_far_as_its_number_tells():
         for block in answer_page(answered(made(weights, keys, special_keys=(0, 6)), query="b")).blocks
         if isinstance(block, Bars)
     )
-    assert bars.bars[0].slices[-1].name == "[CLS] + …"
+    assert bars.bars[0].slices[-1].name == "[CLS] + [SEP]"
+
+
+def test_a_masked_answer_says_that_no_word_sees_a_later_one():
+    weights = np.tril(np.random.default_rng(0).dirichlet(np.full(7, 0.3), (2, 7)))
+    answer = answered(made(weights, kind="masked"), query="g")
+    assert answer_page(answer).reading(Drawn()).endswith("; masked: no word sees a later one")
+    assert "masked" not in answer_page(answered(made(STRONG), query="c")).reading(Drawn())
+
+
+def test_a_mean_without_a_name_in_it_says_what_it_is_of():
+    weights = np.full((2, 7, 7), 0.1)
+    weights[:, :, 0] = 0.4
+    keys = ["[CLS]", " street", " engineer", " c", " because", " bridge", " storm"]
+    (sheet,) = figures_of(answered(made(weights, keys, special_keys=(0,)), query="c"), Style(width=3.3))
+    assert "words 0.60" in [text.get_text() for text in sheet.page.texts]
 
 
 def test_tokens_beside_numbers_are_quoted():
@@ -560,7 +575,7 @@ def test_bars_and_shades_are_as_large_as_weights(animal, by_hand):
 
 @pytest.mark.parametrize("style", [{"room": "column"}, {"width": 2.0}, {"width": 4.0}, {}], ids=str)
 @pytest.mark.parametrize("heads", [{}, {"layer": 2, "head": 1}, {"layer": 0, "head": [2, 5]}], ids=str)
-def test_colours_of_bars_are_named_and_others_stand_beside_in_any_width(animal, style, heads):
+def test_colours_of_bars_are_named_and_usual_weights_stand_beside_in_any_width(animal, style, heads):
     answer = animal.select(**heads).answer("it")
     (sheet,) = figures_of(answer, Style(**style))
     boxes = [patch for patch in sheet.page.patches if isinstance(patch, Rectangle)]
@@ -568,9 +583,9 @@ def test_colours_of_bars_are_named_and_others_stand_beside_in_any_width(animal, 
     assert len(grey) >= len(answer.looks[0].shown)
     end = max(box.get_x() + box.get_width() for box in grey)
     beside = [text.get_text() for text in sheet.page.texts if text.get_position()[0] > end]
-    numbers = [text for text in beside if re.search("[0-9]$", text)]
+    numbers = [text for text in beside if re.search(r"\.[0-9]+$", text)]
     assert numbers == [f"{one.others:.2f}" for one in answer.looks[0].shown]
-    assert {"others", "other words give it"} & set(beside) == {"others" if style else "other words give it"}
+    assert "usually" in beside
     names = [text.get_text() for text in sheet.page.texts]
     assert any(re.fullmatch(r"special tokens and sinks|\[CLS\].* 0\.[0-9]+", name) for name in names)
     assert "the rest" in names
@@ -580,7 +595,7 @@ def test_bars_too_narrow_for_numbers_beside_them_have_none(animal):
     (sheet,) = figures_of(animal.answer("it"), Style(width=1.6))
     boxes = [patch for patch in sheet.page.patches if isinstance(patch, Rectangle)]
     assert min(box.get_width() for box in boxes) > 0
-    assert "others" not in [text.get_text() for text in sheet.page.texts]
+    assert "usually" not in [text.get_text() for text in sheet.page.texts]
 
 
 def test_chinese_is_answered_by_token():

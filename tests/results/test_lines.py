@@ -312,7 +312,36 @@ def test_bars_of_a_head_are_explained_though_all_heads_give_sinks_little():
     weights[0, 1:, 0] = 0.1
     lines = result(made(weights, ["[CLS]", *"abcdef"], special_keys=(0,), special_queries=(0,))).lines()
     assert {"aside", "[CLS] 9%"} <= {*texts(*sheets(lines))}
-    assert lines_page(lines).reading(Drawn()).endswith("; aside: mean weight of special tokens and sinks")
+    assert lines_page(lines).reading(Drawn()).endswith("; aside: mean weight of special tokens and sinks, from 3% on")
+
+
+def test_words_do_mostly_what_most_of_those_do_that_have_a_choice():
+    """Under a causal mask the first word has no choice, and the second hardly any."""
+    weights = [[1, 0, 0, 0], [0.3, 0.7, 0, 0], [0.5, 0.2, 0.3, 0], [0.1, 0.03, 0.82, 0.05]]
+    page = lines_page(result(made([weights], "abcd", kind="masked")).lines())
+    assert page.title == "L0 H0: “d” looks at “c” 0.82"
+    assert page.reading(Drawn()).endswith("; masked: no word sees a later one")
+    weights[2], weights[3] = [0.2, 0.2, 0.6, 0], [0.1, 0.1, 0.2, 0.6]
+    assert lines_page(result(made([weights], "abcd", kind="masked")).lines()).title == (
+        "L0 H0: words look mostly at themselves"
+    )
+
+
+def test_a_key_that_few_words_see_is_not_what_most_look_at():
+    weights = np.tril(np.ones((8, 8)))
+    weights[:5, 0], weights[5:, 5] = 99, 99  # most of the weight on words is then on "f"
+    keys = ["<s>", *"abcdefg"]
+    attention = result(made([weights], keys, kind="masked", special_keys=(0,), special_queries=(0,)))
+    assert lines_page(attention.lines()).title == "L0 H0: “f” looks at “e” 0.94"
+
+
+def test_lines_to_fewer_words_than_tell_are_refused():
+    for queries, keys in (("abc", "abc"), ("abcdef", "x")):
+        given = result(made(np.ones((1, len(queries), len(keys))), keys, queries, "cross"))
+        with pytest.raises(
+            ArgumentError, match=rf"lines: expected at least 4 words to look at, got {len(keys)}: of so"
+        ):
+            given.lines()
 
 
 def test_the_lines_of_many_heads_are_read_on_one_screen():

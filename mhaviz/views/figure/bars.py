@@ -20,7 +20,6 @@ from mhaviz.views.measures import BODY, DRAWN_WIDER, SMALL
 
 _HEIGHT, _ROW, _AFTER_MEAN, _TICKS = 0.185, 0.22, 0.05, 0.16  # inches: a bar, from one to the next, a gap, the ends
 _INSET, _BESIDE, _SQUARE = 0.04, 0.09, 0.08  # inches before a name in a slice; beside the bars; a colour in the key
-_LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS = 3.0, 0.8  # least inches of bars beside notes, and beside short ones
 _LEAST_BARS = 0.9  # least inches of bars: each has a name inside or beside it
 _SHADES = {"target": 0.6, "word": 0.15, "rest": 0.04}  # fixed, as lengths are the weights: places in the colormap
 _ITSELF = 246, 220, 203  # tint of the query's outline
@@ -99,15 +98,11 @@ class BarsPart(Part):
         return max(names) * DRAWN_WIDER + _BESIDE
 
     def _columns(self, room: float) -> _Columns:
-        """Return the columns: the name of the notes is short where it would leave too little to the bars, which have no
-        notes where that would."""
+        """Return the columns; bars to which notes would leave too little have none."""
         left = self._left
-        numbers = max(self._width(bar.note, SMALL) for bar in self.block.bars)
-        for name, least in zip(self.block.notes, (_LEAST_BESIDE_NOTES, _LEAST_BESIDE_NUMBERS), strict=True):
-            across = room - left - max(self._width(name, SMALL), numbers) - _BESIDE
-            if across >= least:
-                return _Columns(left, across, name)
-        return _Columns(left, room - left, "")
+        notes = max(self._width(text, SMALL) for text in (self.block.notes, *(bar.note for bar in self.block.bars)))
+        across = room - left - notes - _BESIDE
+        return _Columns(left, across, self.block.notes) if across >= _LEAST_BARS else _Columns(left, room - left, "")
 
     def draw(self, sheet: Sheet, x: float, y: float, room: float) -> None:
         """Draw the bars with their top left corner at (x, y)."""
@@ -188,11 +183,15 @@ class BarsPart(Part):
             covered = x
         said, unsaid = set[str](), dict[str, NDArray[np.uint8]]()
         has_rest = len(boxes) > 1  # where no word is named, all words are no rest
-        if has_rest and end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
+        if not has_rest:
+            forms = f"{self.block.words} {end / across:.2f}", self.block.words
+            text = self._fitting(forms, end - 2 * _INSET, SMALL)
+            texts.append(_Written(end / 2, text, SMALL, QUIET, "center"))
+        elif end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
             quiet = QUIET if needs_dark_text(of_rest) else "white"
             texts.append(_Written((covered + end) / 2, self.block.rest, SMALL, quiet, "center"))
             said.add(self.block.rest)
-        elif has_rest and end - x > 2 * _INSET:
+        elif end - x > 2 * _INSET:
             unsaid[self.block.rest] = of_rest
         for one in bar.slices:
             if _has_grey(one):

@@ -206,7 +206,7 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
     last = max((max(block.rows.end, block.columns.end) for block in matrices(page.blocks)), default=0)
-    on_paper = layout.is_narrow or style.is_printed or style.has_small_letters or last > _MOST_LOWERED
+    on_paper = layout.is_narrow or style.room is not None or style.has_small_letters or last > _MOST_LOWERED
     cells = NARROW_CELLS if layout.is_narrow else fonts.label_cells
     fonts = replace(fonts, label_cells=cells, positions=layout.positions, on_paper=on_paper)
     plan = _plan(page, scales, fonts, layout)
