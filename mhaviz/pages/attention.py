@@ -65,6 +65,7 @@ def _heads_as_rows(m: AttentionMap) -> AttentionMap:
         reach=None,
         to_special=None,
         queries_and_keys=None,
+        sinks=m.sinks and m.sinks.among(first, last),
     )
 
 

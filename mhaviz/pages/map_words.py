@@ -130,8 +130,13 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
 
 def _weight_text(maps: Sequence[AttentionMap]) -> str:
     """Return of what the share of a sink is: "the weight of L3 H11", or of "12 heads", of which a picture may have
-    fewer."""
+    fewer; "the weight of all queries in 12 heads" beside that of a single query."""
     of_heads = [m for m in maps if m.quantity.key == WEIGHT.key]
+    if maps[0].quantity.row != "query":
+        n_heads = sum(len(m.rows) for m in of_heads)
+        return f"the {'' if n_heads else 'mean '}weight of all queries" + f" in {counted(n_heads, 'head')}" * bool(
+            n_heads
+        )
     names = {(m.layer, m.module, head): head_name(m.layer, head) for m in of_heads for head in m.heads}
     if not names:
         return "the mean weight"

@@ -593,9 +593,10 @@ class Attention(Result):
         Raises:
             ArgumentError: no map has the query, it occurs several times, or its cell covers several queries.
         """
-        those = [m for m in self.maps if m.rows.places(query)]
+        maps = self.with_sinks().maps
+        those = [m for m in maps if m.rows.places(query)]
         if not those:
-            those = [next((m for m in self.maps if m._knows(query)), self.maps[0])]
+            those = [next((m for m in maps if m._knows(query)), maps[0])]
         return replace(self, maps=tuple(m.of_query(query) for m in those))
 
     def answer(self, query: int | str) -> "Answer":

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +55,12 @@ class Sinks:
         """Positions of the sinks."""
         return tuple(sink.key for sink in self.sinks)
 
+    def among(self, first: int, last: int) -> "Sinks | None":
+        """Return the sinks among the keys from ``first`` to ``last``, which is kept, counted from ``first``; None: none
+        is."""
+        kept = tuple(replace(one, key=one.key - first) for one in self.sinks if first <= one.key <= last)
+        return replace(self, sinks=kept) if kept else None
+
 
 def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     """Return the sinks of each map, found once per text over all its layers, heads and passes; None: there are none.
@@ -67,13 +73,13 @@ def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     - its mean weight is at least 0.05, and at least 4 queries see it.
 
     A text of fewer than 6 tokens, or 4 queries, has none. Nor have maps of other numbers than weights, and parts of
-    maps.
+    maps; a single query has those that were found before it was chosen.
     """
     texts = defaultdict[Hashable, list["AttentionMap"]](list)
     for m in filter(_can_have, maps):
         texts[_text(m)].append(m)
     found = {text: _found(alike) for text, alike in texts.items()}
-    return tuple(found[_text(m)] if _can_have(m) else None for m in maps)
+    return tuple(found[_text(m)] if _can_have(m) else m.sinks for m in maps)
 
 
 @dataclass(frozen=True)

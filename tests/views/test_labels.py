@@ -239,7 +239,7 @@ def test_positions_on_paper_are_as_large_as_the_token():
 
 
 @pytest.mark.parametrize(("looks", "position"), [
-    ({}, "the₄"), ({"room": "slide"}, "the₄"), ({"room": "column"}, "the #4"), ({"room": "page"}, "the #4"),
+    ({}, "the₄"), ({"room": "slide"}, "the #4"), ({"room": "column"}, "the #4"), ({"room": "page"}, "the #4"),
     ({"width": 3.3}, "the #4"),
 ])  # fmt: skip
 def test_a_picture_writes_positions_in_one_way(random_map, looks, position):

@@ -56,6 +56,31 @@ def others_of(m, sinks):
     return made_map(m.queries, [m.keys[j] for j in kept], m.weights[:, :, kept], "other")
 
 
+@pytest.mark.parametrize(
+    ("m", "query", "sinks"), [(bidirectional(), 7, (0,)), (causal(), 12, (0, 9)), (causal(), 5, (0,))]
+)
+def test_the_heads_of_one_query_have_those_sinks_of_all_that_it_sees_apart(show, m, query, sinks):
+    attention = attention_of(m).of_query(query)
+    n_seen = N if m.kind == "self" else query + 1
+    row = m.weights[:, query, :n_seen]
+    sheet = heatmap_figure(attention, Style(width=6))
+    (image,) = images(sheet, "layer 0")
+    (greys,) = images(sheet, "sinks of layer 0")
+    np.testing.assert_array_equal(image.get_array(), np.delete(row, sinks, axis=1))
+    np.testing.assert_array_equal(greys.get_array(), row[:, sinks])
+    assert image.get_clim()[1] < row[:, sinks].max()
+    written = " ".join(texts(sheet))
+    assert all(f"{m.keys[key]} {row[:, key].mean():.0%}" in written for key in sinks)
+    assert "of the weight of all queries in 2" in written
+    assert "│" in show(heatmap_view(attention), 100)
+
+
+def test_sinks_of_one_query_are_never_guessed_from_it_alone():
+    m = bidirectional()
+    row = replace(m, weights=m.weights[:, 7:8], rows=Axis(m.rows.tokens[7:8], np.array([7, 8])))
+    assert attention_of(row).sinks == (None,)
+
+
 @pytest.mark.parametrize(("m", "sinks"), [(bidirectional(), (0,)), (causal(), (0, 9))])
 def test_the_scale_is_that_of_the_other_columns_in_all_media(show, m, sinks):
     attention = attention_of(m)
