@@ -110,6 +110,7 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
         weights=after.weights - before.weights,
         quantity=replace(after.quantity, is_signed=True),
         summary=None,
+        sinks=None,
         # A weight can change if either of them sees the key. Words of other pieces reach elsewhere.
         reach=max(reaches) if len(reaches) == 2 and not before.has_spans else None,
         sink=before.sink or after.sink,

@@ -117,6 +117,7 @@ def without_special(m: AttentionMap) -> AttentionMap:
         weights=weights,
         rows=Axis.at(m.rows.tokens, rows),
         columns=Axis.at(m.columns.tokens, columns),
+        sinks=None,
         reach=m.reach if is_run(rows) and is_run(columns) else None,
         to_special=mean_share(special, np.ones_like(sums) if is_share else sums) if m.columns.tokens.special else None,
     )

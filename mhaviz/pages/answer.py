@@ -70,8 +70,9 @@ def _reading(answer: Answer) -> str:
 
 
 def masked_texts(texts: "Iterable[Look | TextLinks]") -> list[str]:
-    """Return ["masked: no word sees a later one"] if any text has masked self-attention, else nothing."""
-    units = (unit_of(text.queries) for text in texts if text.kind == "masked")
+    """Return ["masked: no word sees a later one"] if some texts have masked self-attention, in which none does."""
+    masked = [text for text in texts if text.kind == "masked"]
+    units = [] if any(text.weighs_later for text in masked) else [unit_of(text.queries) for text in masked]
     return [f"masked: no {unit} sees a later one" for unit in dict.fromkeys(units)]
 
 

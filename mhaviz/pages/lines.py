@@ -122,13 +122,14 @@ def _most(text: TextLinks, head: HeadLinks, number: Callable[[Link], int]) -> in
 
     Words that see a single word, as the first does under a causal mask, do not count: it has all of their weight.
     """
-    on_words = {query: row for query, row in _on_words(text, head).items() if _n_seen(row) > 1}
+    on_words = {query: row for query, row in _on_words(text, head).items() if _n_seen(text, query) > 1}
     counts = Counter(
         number(link)
         for link in head.links
         if link.query in on_words and link.weight >= _MOSTLY * on_words[link.query].sum()
     )
-    return next((most for most, n in counts.most_common(1) if n > _MOSTLY * len(on_words)), None)
+    least = max(_MOSTLY * len(on_words), _LEAST_LINKS - 1)
+    return next((most for most, n in counts.most_common(1) if n > least), None)
 
 
 def _on_words(text: TextLinks, head: HeadLinks) -> dict[int, NDArray[np.float64]]:
@@ -136,16 +137,16 @@ def _on_words(text: TextLinks, head: HeadLinks) -> dict[int, NDArray[np.float64]
     return dict(zip(text.shown, np.where(text.aside, 0.0, head.weights), strict=True))
 
 
-def _n_seen(on_words: NDArray[np.float64]) -> int:
-    return int(np.count_nonzero(on_words))
+def _n_seen(text: TextLinks, query: int) -> int:
+    """Return how many words a query may see."""
+    return sum(text.kind != "masked" or key <= query for key in text.columns)
 
 
 def _strongest(text: TextLinks, head: HeadLinks) -> Link:
     """Return the strongest link of a head: of a word that sees few others, or to itself, only if it has no others."""
-    on_words = _on_words(text, head)
 
     def strength(link: Link) -> tuple[bool, bool, float]:
-        return not _is_of_itself(text, link), _n_seen(on_words[link.query]) >= LEAST_WORDS, link.weight
+        return not _is_of_itself(text, link), _n_seen(text, link.query) >= LEAST_WORDS, link.weight
 
     return max(head.links, key=strength)
 

@@ -105,7 +105,7 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
     """
     of_texts = defaultdict[tuple[int | None, Kind], list[AttentionMap]](list)
     for m in maps:
-        of_texts[m.sentence, m.kind].append(m)
+        of_texts[m.sentence, _kind_before(m)].append(m)
     apart = {text: alike[0].sinks for text, alike in of_texts.items() if alike[0].sinks}
     pooled = {text: sinks for text, alike in of_texts.items() if (sinks := pooled_sinks(alike)[0])}
     said, end = [len({text[part] for text in of_texts}) > 1 for part in range(2)], f", {look}" * bool(look)
@@ -128,15 +128,20 @@ def sinks_texts(maps: Sequence[AttentionMap], look: str = "") -> list[str]:
     return lines
 
 
+def _kind_before(m: AttentionMap) -> Kind:
+    """Return the kind of a map, also of one whose rows are the heads of a query, which its title has."""
+    if m.quantity.row == "query":
+        return m.kind
+    named = (kind for kind, name in KIND_NAMES.items() if m.quantity.title_prefix.endswith(name))
+    return max(named, key=lambda kind: len(KIND_NAMES[kind]), default=m.kind)
+
+
 def _weight_text(maps: Sequence[AttentionMap]) -> str:
     """Return of what the share of a sink is: "the weight of L3 H11", or of "12 heads", of which a picture may have
-    fewer; "the weight of all queries in 12 heads" beside that of a single query."""
+    fewer; "the weight of all queries" beside a single query, with the sinks of all."""
     of_heads = [m for m in maps if m.quantity.key == WEIGHT.key]
-    if maps[0].quantity.row != "query":
-        n_heads = sum(len(m.rows) for m in of_heads)
-        return f"the {'' if n_heads else 'mean '}weight of all queries" + f" in {counted(n_heads, 'head')}" * bool(
-            n_heads
-        )
+    if any(m.quantity.row != "query" or (m.sinks and m.rows.cells is not None) for m in maps):
+        return f"the {'' if of_heads else 'mean '}weight of all queries"
     names = {(m.layer, m.module, head): head_name(m.layer, head) for m in of_heads for head in m.heads}
     if not names:
         return "the mean weight"

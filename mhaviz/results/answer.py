@@ -137,6 +137,11 @@ class Look(OfText):
         return on_words / (on_words.sum() or 1.0)
 
     @property
+    def weighs_later(self) -> bool:
+        """Whether the word gives weight to words after its place, which a mask may fail to hide."""
+        return bool(self.mean[self.query + 1 :].any())
+
+    @property
     def ranked(self) -> tuple[HeadLook, ...]:
         """Heads that look at their target from this word, and not from others."""
         return tuple(look for look in self.heads if look.is_ranked)
@@ -439,7 +444,8 @@ def _no_such_word(query: int | str, maps: "Sequence[AttentionMap]") -> ArgumentE
 
 
 def _is_key(query: int | str, m: "AttentionMap") -> bool:
-    return isinstance(query, str) and bool(SpanSide.of(m.columns.tokens, _spans_with(query, m)).axis.named(query))
+    keys = SpanSide.of(m.columns.tokens, _spans_with(query, m))
+    return isinstance(query, str) and bool(keys.axis.named(query, keys.owners))
 
 
 def are_one_text(kind: Kind, queries: Tokens, keys: Tokens) -> bool:

@@ -191,7 +191,7 @@ class AttentionMap(Result):
             )
         n_seen = (~hidden).sum(axis=1, keepdims=True)
         ratios = (self.weights * n_seen).astype(np.float32)
-        return replace(self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None)
+        return replace(self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None, sinks=None)
 
     def of_query(self, query: int | str) -> "AttentionMap":
         """See ``Attention.of_query``."""
@@ -640,7 +640,8 @@ class Attention(Result):
             query: as in ``answer``: links of this word alone, at most three of a head, of ``Look.shown``.
 
         Raises:
-            ArgumentError: as ``answer``; more than eight heads or 30 words; no text has heads that are not left out.
+            ArgumentError: as ``answer``; more than eight heads or 30 words, or fewer than four to look at; no text has
+                heads that are not left out.
 
         Examples:
             >>> attention = mhaviz.attend("random", "the cat sat on my mat").select(head=0)

@@ -114,6 +114,12 @@ class TextLinks(OfText):
         return are_one_text(self.kind, self.queries, self.keys)
 
     @property
+    def weighs_later(self) -> bool:
+        """Whether a query gives weight to words after its place, which a mask may fail to hide."""
+        rows = ((query, row) for one in self.heads for query, row in zip(self.shown, one.weights, strict=True))
+        return any(row[query + 1 :].any() for query, row in rows)
+
+    @property
     def rows(self) -> tuple[int, ...]:
         """Indices of the queries that have a place: those with links, and the others that are words."""
         aside = {*self.queries.special, *(np.flatnonzero(self.aside).tolist() if self.is_of_one_text else ())}
@@ -191,16 +197,16 @@ def texts_of(attention: "Attention") -> "list[list[AttentionMap]]":
         sides = {axis.tokens: m for m in reversed(attention.maps) for axis in (m.rows, m.columns)}
         n_words = {tokens: _n_words(tokens) for tokens in sides}
         most = max(n_words, key=n_words.__getitem__)
-        unit = unit_of(sides[most].rows.tokens)
         if n_words[most] > _MOST_WORDS:
             raise UnansweredError(
-                f"lines: expected at most {_MOST_WORDS} {unit}s, as lines from more hide each other, got "
+                f"lines: expected at most {_MOST_WORDS} {unit_of(most)}s, as lines from more hide each other, got "
                 f"{n_words[most]:,}{in_text(sides[most])}{_one_query()}"
             )
-        if (n_keys := max(n_words[m.columns.tokens] for m in attention.maps)) < LEAST_WORDS:
+        keys = max((m.columns.tokens for m in attention.maps), key=n_words.__getitem__)
+        if n_words[keys] < LEAST_WORDS:
             raise UnansweredError(
-                f"lines: expected at least {LEAST_WORDS} {unit}s to look at, got {n_keys}: of so few, each gets much "
-                "weight"
+                f"lines: expected at least {LEAST_WORDS} {unit_of(keys)}s to look at, got {n_words[keys]}: of so few, "
+                f"each gets much weight"
             )
     texts = by_text(attention, "lines")
     require_few(max(sum(len(m.heads) for m in maps) for maps in texts))

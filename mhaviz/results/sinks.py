@@ -79,7 +79,8 @@ def sinks_of(maps: Sequence["AttentionMap"]) -> "tuple[Sinks | None, ...]":
     for m in filter(_can_have, maps):
         texts[_text(m)].append(m)
     found = {text: _found(alike) for text, alike in texts.items()}
-    return tuple(found[_text(m)] if _can_have(m) else m.sinks for m in maps)
+    kept = (m.sinks if _is_of_weights(m) else None for m in maps)
+    return tuple(found[_text(m)] if _can_have(m) else before for m, before in zip(maps, kept, strict=True))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from mhaviz.results.answer import lacking_text, weights_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.colours import palette
+from mhaviz.views.figure.sheet import QUIET
 from mhaviz.views.showing import figures_of
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.page import PageView
@@ -508,7 +509,10 @@ def test_a_mean_without_a_name_in_it_says_what_it_is_of():
     weights[:, :, 0] = 0.4
     keys = ["[CLS]", " street", " engineer", " c", " because", " bridge", " storm"]
     (sheet,) = figures_of(answered(made(weights, keys, special_keys=(0,)), query="c"), Style(width=3.3))
-    assert "words 0.60" in [text.get_text() for text in sheet.page.texts]
+    (text,) = (text for text in sheet.page.texts if text.get_text() == "words 0.60")
+    (dark,) = figures_of(answered(made(weights, keys, special_keys=(0,)), query="c"), Style(width=3.3, cmap="magma"))
+    (light,) = (text for text in dark.page.texts if text.get_text() == "words 0.60")
+    assert (text.get_color(), light.get_color()) == (QUIET, "white")
 
 
 def test_tokens_beside_numbers_are_quoted():

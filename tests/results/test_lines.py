@@ -327,6 +327,22 @@ def test_words_do_mostly_what_most_of_those_do_that_have_a_choice():
     )
 
 
+def test_a_perfect_head_has_its_habit_and_a_single_word_is_not_most():
+    weights = np.roll(np.eye(8), -1, axis=1)
+    assert lines_page(result(made([weights], "abcdefgh")).lines()).title == "L0 H0: words look mostly at the word before"
+    weights = np.eye(4)[[0, 1, 2, 3]]
+    weights[3] = [0.9, 0, 0, 0.1]
+    title = lines_page(result(made([weights], "abcd", kind="masked")).lines()).title
+    assert title == "L0 H0: “d” looks at “a” 0.90"
+
+
+def test_a_mask_that_fails_to_hide_is_not_said_to_hide():
+    weights = np.tril(np.ones((6, 6)))
+    weights[1, 4] = 1
+    given = result(made([weights], "abcdef", kind="masked"))
+    assert "masked" not in lines_page(given.lines()).reading(Drawn())
+
+
 def test_a_key_that_few_words_see_is_not_what_most_look_at():
     weights = np.tril(np.ones((8, 8)))
     weights[:5, 0], weights[5:, 5] = 99, 99  # most of the weight on words is then on "f"

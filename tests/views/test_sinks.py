@@ -11,6 +11,7 @@ from made import made_map
 from matplotlib.figure import Figure
 from shown import heatmap_figure, heatmap_view
 
+import mhaviz
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import matrices
 from mhaviz.pages.panels import SINK_SCALE
@@ -71,8 +72,24 @@ def test_the_heads_of_one_query_have_those_sinks_of_all_that_it_sees_apart(show,
     assert image.get_clim()[1] < row[:, sinks].max()
     written = " ".join(texts(sheet))
     assert all(f"{m.keys[key]} {row[:, key].mean():.0%}" in written for key in sinks)
-    assert "of the weight of all queries in 2" in written
+    assert "of the weight of all queries" in written
     assert "│" in show(heatmap_view(attention), 100)
+
+
+def test_a_change_of_one_query_has_no_sinks():
+    """Their column would be on a scale of weights, from 0 on."""
+    before = bidirectional()
+    after = replace(before, weights=before.weights[:, ::-1].copy())
+    change = mhaviz.diff(*(attention_of(m).of_query(7) for m in (before, after))).maps[0].change
+    assert change.sinks is None
+    assert attention_of(change).with_sinks().maps[0].sinks is None
+
+
+def test_sinks_of_each_kind_of_attention_of_one_query_are_said():
+    cross = replace(bidirectional(), kind="cross")
+    written = " ".join(texts(heatmap_figure(attention_of(causal(), cross).of_query(12), Style(width=9))))
+    assert "masked, sinks: “w0”" in written
+    assert "cross, sink: [CLS] 50% of the weight of all queries" in written
 
 
 def test_sinks_of_one_query_are_never_guessed_from_it_alone():

@@ -12,7 +12,7 @@ import typer
 from mhaviz.cli.shared.console import option_name
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import parsed, whole
-from mhaviz.cli.shared.queries import As, deliver_form, require_query, unanswered_notice
+from mhaviz.cli.shared.queries import As, deliver_form, require_query
 from mhaviz.errors import ArgumentError, MhavizError
 
 if TYPE_CHECKING:
@@ -98,5 +98,4 @@ class ImageOptions:
             over = partial(attention.over_image, self.image, self.query, grid=self.grid)
             delivery.deliver_beside(lambda: attention, "the maps without the image", over, style)
         else:
-            notice = unanswered_notice(attention, self.query, self.form)
-            deliver_form(attention, self.query, self.form, delivery, style, notice)
+            deliver_form(attention, self.query, self.form, delivery, style)

@@ -82,12 +82,14 @@ def form_of(attention: "Attention", query: str | None, form: Form | None) -> For
     return form or (likely_form(query, form) if is_answerable(attention) else "map")
 
 
-def unanswered_notice(attention: "Attention", query: str | None, form: Form | None) -> str | None:
-    """Return the notice that a query of these maps has no answer, as it has without a form; None: it has, or a form."""
-    from mhaviz.results.answer import why_unanswerable
+def _query_notices(attention: "Attention", query: str, form: Form | None) -> Iterator[str]:
+    """Yield that a query of these maps has no answer, if it would have without a form, and which texts lack it."""
+    from mhaviz.results.answer import lacking_text, why_unanswerable
 
-    why = why_unanswerable(attention) if query is not None and form is None else ""
-    return f"gave the map of the query, as an answer is not possible: {why}" if why else None
+    if form is None and (why := why_unanswerable(attention)):
+        yield f"gave the map of the query, as an answer is not possible: {why}"
+    if lacking := lacking_text(attention, query, form_of(attention, query, form) != "map"):
+        yield lacking
 
 
 def require_form(attention: "Attention", query: str | None, form: Form | None, style: "Style") -> None:
@@ -117,21 +119,19 @@ def deliver_form(
     notice: str | None = None,
 ) -> None:
     """Save and show maps, or one query of them, in a form: by default a query as an answer, where they can tell. Files
-    of maps have what ``maps_of`` returns. A notice says which of several texts lack the query.
+    of maps have what ``maps_of`` returns. Notices say why a query has no answer, and which of several texts lack it.
 
     Raises:
         ArgumentError: as ``Attention.answer``, ``Attention.lines`` and ``Attention.of_query``.
     """
-    from mhaviz.results.answer import lacking_text
-
-    form = form_of(attention, query, form)
+    chosen, form = form, form_of(attention, query, form)
 
     def made() -> "Result":
         require_looks(style, form)
         with _advising_map():
             result = _FORMS[form](attention, query)
         if query is not None:
-            delivery.tell(*filter(None, [lacking_text(attention, query, form != "map")]))
+            delivery.tell(*_query_notices(attention, query, chosen))
         return result
 
     if form == "map":

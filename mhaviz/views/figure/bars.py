@@ -183,12 +183,12 @@ class BarsPart(Part):
             covered = x
         said, unsaid = set[str](), dict[str, NDArray[np.uint8]]()
         has_rest = len(boxes) > 1  # where no word is named, all words are no rest
+        quiet = QUIET if needs_dark_text(of_rest) else "white"
         if not has_rest:
             forms = f"{self.block.words} {end / across:.2f}", self.block.words
             text = self._fitting(forms, end - 2 * _INSET, SMALL)
-            texts.append(_Written(end / 2, text, SMALL, QUIET, "center"))
+            texts.append(_Written(end / 2, text, SMALL, quiet, "center"))
         elif end - covered > self._width(self.block.rest, SMALL) + 2 * _INSET:
-            quiet = QUIET if needs_dark_text(of_rest) else "white"
             texts.append(_Written((covered + end) / 2, self.block.rest, SMALL, quiet, "center"))
             said.add(self.block.rest)
         elif end - x > 2 * _INSET:
