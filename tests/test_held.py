@@ -385,7 +385,7 @@ def scale_of(text):
 
 
 def is_digest(value):
-    return bool(value) and isinstance(value[0], str) and value[0].endswith(NUMBERS)
+    return len(value) > 1 and isinstance(value[0], str) and value[0].endswith(NUMBERS) and not isinstance(value[1], str)
 
 
 def apart_digests(held, now, where):
