@@ -329,7 +329,8 @@ def test_words_do_mostly_what_most_of_those_do_that_have_a_choice():
 
 def test_a_perfect_head_has_its_habit_and_a_single_word_is_not_most():
     weights = np.roll(np.eye(8), -1, axis=1)
-    assert lines_page(result(made([weights], "abcdefgh")).lines()).title == "L0 H0: words look mostly at the word before"
+    title = lines_page(result(made([weights], "abcdefgh")).lines()).title
+    assert title == "L0 H0: words look mostly at the word before"
     weights = np.eye(4)[[0, 1, 2, 3]]
     weights[3] = [0.9, 0, 0, 0.1]
     title = lines_page(result(made([weights], "abcd", kind="masked")).lines()).title
