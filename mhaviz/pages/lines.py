@@ -81,7 +81,7 @@ def _title(text: TextLinks, is_random: bool, where: str = "") -> str:
     if (single := _single(text)) and not is_random:
         return single
     best = sorted(text.heads, key=lambda one: -_strongest(text, one).weight)[:_MOST_IN_TITLE]
-    said = "; ".join(f"{one.name}: {_habit(text, one)}" for one in best)
+    said = "; ".join(f"{one.name}: {_habit(text, one)[0]}" for one in best)
     return by_chance(said, is_random)
 
 
@@ -96,13 +96,13 @@ def _single(text: TextLinks) -> str:
     return f"In {len(text.heads)} heads most {units} each: {said}"
 
 
-def _habit(text: TextLinks, head: HeadLinks) -> str:
-    """Return what words do in a head: "words look mostly at the word before", or its strongest link."""
+def _habit(text: TextLinks, head: HeadLinks) -> tuple[str, Link | None]:
+    """Return what words do in a head: "words look mostly at the word before", or its strongest link, and this link."""
     if common := _common(text, head):
-        return common
+        return common, None
     link = _strongest(text, head)
     name = "itself" if _is_of_itself(text, link) else f"“{key_names(text)[link.key]}”"
-    return f"{query_text(text, link.query)} looks at {name} {link.weight:.2f}"
+    return f"{query_text(text, link.query)} looks at {name} {link.weight:.2f}", link
 
 
 def _common(text: TextLinks, head: HeadLinks) -> str:
@@ -162,15 +162,9 @@ def _blocks(text: TextLinks, colours: tuple[int, ...]) -> list[Block]:
         panels = [LinkPanel(text.heads, colours, captions, _asides(text, text.heads))]
     else:
         panels = [
-            LinkPanel(
-                (one,),
-                (colour,),
-                (one.name,),
-                _asides(text, (one,)),
-                _habit(text, one) if are_several else "",
-                None if _common(text, one) else _strongest(text, one),
-            )
+            LinkPanel((one,), (colour,), (one.name,), _asides(text, (one,)), said * are_several, link)
             for one, colour in zip(text.heads, colours, strict=True)
+            for said, link in [_habit(text, one)]
         ]
     diffuse = ", ".join(f"{one.name} ({one.carried:.0%})" for one in text.diffuse)
     left_out = [Text((f"too diffuse for lines: {diffuse}",), "quiet")] * bool(diffuse)

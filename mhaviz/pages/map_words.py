@@ -283,8 +283,8 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     prefix = m.quantity.title_prefix
     if m.quantity.row != "query":
         query, _, what = prefix.rpartition(", ")
-        kinds = (kind for kind, name in KIND_NAMES.items() if name == what and kind != "other")
-        short = next((f"{query}, {kind}" for kind in kinds), prefix)
+        kind = _kind_before(m)
+        short = f"{query}, {kind}" if KIND_NAMES[kind] == what and kind != "other" else prefix
         keys = "keys" * m.columns.tokens.are_positions  # of the tokens, those that the query sees
         return Title(prefix + named, ((keys, m.columns.tokens),), short + about)
     return attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix, about)  # the footnote has the model
