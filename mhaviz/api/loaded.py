@@ -12,17 +12,19 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.pooled_maps import outline, pooled_maps
 from mhaviz.analyses.rollout import rollout as rollout_of
 from mhaviz.analyses.span_maps import span_maps, span_outline
+from mhaviz.analyses.span_numbers import span_numbers, span_numbers_outline
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
-from mhaviz.api.long_inputs import announce, page_size, planned
+from mhaviz.api.long_inputs import announce, announce_time, page_size, planned
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, not_accepted, parameter
 from mhaviz.inputs.given import Given, GivenOptions
 from mhaviz.inputs.probes import Probe
-from mhaviz.inputs.spans import spans_by
+from mhaviz.inputs.span_choice import By, SpanChoice
+from mhaviz.inputs.spans import words
 from mhaviz.inputs.tokens import Kind, Sentence, is_run
 from mhaviz.models.load import OPTIONS, RANDOM, Notice, load_model, require_transformers
 from mhaviz.models.single_layer import WORKED_EXAMPLE, RandomLayer, SingleLayer
@@ -193,7 +195,7 @@ class LoadedModel:
         window: OpenWindow | None = None,
         query: int | str | None = None,
         mean: bool = False,
-        by: Literal["word"] | None = None,
+        by: By | None = None,
         page: bool | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
@@ -220,8 +222,10 @@ class LoadedModel:
                 tokens, or of more than 256 MiB in all, are pooled by mass.
             query, mean: return ``Attention.of_query`` of this query, and the mean over the heads of each map. What of
                 this cannot be done fails before the model runs.
-            by: "word": words in place of their pieces, as ``Attention.by`` joins them, for texts of any length. Not for
-                "uniform", or with ``window`` or ``pool`` "max".
+            by: spans in place of tokens, as ``Attention.by`` joins them, for texts of any length: "word"; or
+                "sentence", "line", "turn" or a list of named spans, whose weights have those of uniform attention
+                beside them, for which the model runs twice. Not for "uniform", or with ``window`` or ``pool``
+                "max"; ``size`` and ``hide_special`` for words alone.
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
             on_notice: called with one line for what takes long, and for what verification has found.
@@ -243,9 +247,9 @@ class LoadedModel:
             >>> attention.save("cat.svg")
         """
         require_shown(show)
-        spans_of = None if by is None else spans_by(by)
+        choice = None if by is None else SpanChoice.of(by)
         asked = Pooling(size, pool, window)
-        _require_spans_fit(by, show, asked)
+        _require_spans_fit(choice, show, asked, hide_special)
         if hide_special and window is not None:
             raise ArgumentError(
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
@@ -282,18 +286,25 @@ class LoadedModel:
         n_heads = len(inputs.texts) * len(model.sites(inputs)) * len(heads)
         dtype = model.require_outputs() if verify else None
         sizes, quantity = map_sizes(model, inputs, heads), NORM if show == "norms" else WEIGHT
-        drawn = sizes if spans_of is None else map_sizes(model, inputs, heads, lambda side: len(spans_of(side)))
+        if choice is not None and not choice.are_words:
+            finished(span_numbers_outline(model, inputs, choice))
+            announce_time(sizes, model.device, on_notice)
+            attention = span_numbers(model, inputs, choice, heads, on_progress)
+            return finished(
+                attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)
+            )
+        drawn = sizes if choice is None else map_sizes(model, inputs, heads, lambda side: len(words(side)))
         longest = max(max(size.q_length, size.k_length) for size in drawn)
-        in_cells = spans_of is not None or not hide_special or _is_in_one_run(model, inputs)
+        in_cells = choice is not None or not hide_special or _is_in_one_run(model, inputs)
         pooling = planned(asked, longest, n_heads, model.device, in_cells)
         if page:
-            page_size(drawn, pooling, not hide_special and spans_of is None).require_fit(MAP_SUFFIXES)
-        if spans_of is not None:
+            page_size(drawn, pooling, not hide_special and choice is None).require_fit(MAP_SUFFIXES)
+        if choice is not None:
             pooling = pooling or Pooling(longest)
             most = min(pooling.most)
-            finished(span_outline(model, inputs, spans_of, most, hide_special, quantity))
-            announce(sizes, pooling, model.device, on_notice, quantity, (drawn, f"{by}"))
-            attention = span_maps(model, inputs, spans_of, most, heads, hide_special, on_progress)
+            finished(span_outline(model, inputs, words, most, hide_special, quantity))
+            announce(sizes, pooling, model.device, on_notice, quantity, (drawn, choice.kind))
+            attention = span_maps(model, inputs, words, most, heads, hide_special, on_progress)
         else:
             keep = _takes_little(sizes) if page is None else page
             finished(outline(model, inputs, pooling, crops, quantity))
@@ -703,17 +714,25 @@ def _position_of(token: str | int | None, model: Model, inputs: Inputs) -> int:
     return queries.position(token, "token", keys)
 
 
-def _require_spans_fit(by: str | None, show: ShownMaps, asked: Pooling) -> None:
+def _require_spans_fit(choice: SpanChoice | None, show: ShownMaps, asked: Pooling, hides_special: bool) -> None:
     """Raise ArgumentError if what is asked for has no meaning for spans of tokens, such as words."""
-    if by is None:
+    if choice is None:
         return
-    spans, reason = parameter("by"), ""
+    spans, what, reason = parameter("by"), choice.kind, ""
     if show == "uniform":
         reason = f"{parameter('show')} uniform: sums of ratios have no meaning"
     elif asked.window is not None:
-        reason = f"{parameter('window')} chooses single tokens, and may cut a {by}"
+        reason = f"{parameter('window')} chooses single tokens, and may cut a {what}"
     elif asked.reduce == "max":
-        reason = f"{parameter('pool')} max: a {by} has the sum of its tokens' weights, not the largest"
+        reason = f"{parameter('pool')} max: a {what} has the sum of its tokens' weights, not the largest"
+    elif choice.are_words:
+        return
+    elif show != "weights":
+        reason = f"{parameter('show')} {show}: uniform attention, beside which a {what} is shown, has weights alone"
+    elif asked.size is not None or asked.reduce is not None:
+        reason = f"{parameter('pool' if asked.size is None else 'size')} makes cells of tokens, in place of a {what}"
+    elif hides_special:
+        reason = f"{parameter('hide_special')}: special tokens are in no {what}, and stand apart"
     if reason:
         raise ArgumentError(f"{reason}; leave it out, or {spans}")
 

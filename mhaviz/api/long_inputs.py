@@ -20,6 +20,7 @@ _COPIES = 3  # copies of the weights: of the layer, the result and the picture
 _MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
 _DRAWN_CELLS = 2**24  # cells that are left if there are more: a third of the pixels of the largest picture
 _LEAST_DRAWN = 32  # cells of a side, as in the smallest picture of a head on a page for the browser
+_IN_BLOCKS = Pooling(512)  # as much as sums of a block need
 _FEW_SCORES = 2 * 10**9  # up to so many take a second or two, which is not worth an announcement
 
 
@@ -95,6 +96,26 @@ def announce(
         for text in dict.fromkeys(every):
             on_notice(text)
     require_memory(needed, device, "the map")
+    _tell_time(sizes, pooling, device, on_notice, needed)
+
+
+def announce_time(
+    sizes: Sequence[MapSize], device: torch.device, on_notice: Callable[[str], None] | None, times: int = 2
+) -> None:
+    """Announce how much time and memory all weights take, which are summed a block of queries at a time.
+
+    ``times``: how often they are computed; other arguments as in ``announce``.
+    """
+    _tell_time([*sizes] * times, _IN_BLOCKS, device, on_notice, bytes_needed(sizes, _IN_BLOCKS, device))
+
+
+def _tell_time(
+    sizes: Sequence[MapSize],
+    pooling: Pooling,
+    device: torch.device,
+    on_notice: Callable[[str], None] | None,
+    needed: int,
+) -> None:
     if on_notice is not None and scores_needed(sizes, pooling) >= _FEW_SCORES:
         seconds = readable_seconds(seconds_needed(sizes, pooling, device), 2)
         on_notice(f"this takes about {seconds} and {readable_bytes(needed)} of memory; Ctrl-C stops it")

@@ -134,14 +134,17 @@ class AttentionCall:
         """Compute A V for the weights A of some queries, (batch_size, n_heads, queries, d_value)."""
         return _by_group(A, self._exact(self.value))
 
-    def visible(self) -> Tensor | None:
-        """Return which keys the mask lets each query see: bool, (batch_size, n_heads, q_length, k_length) or 1 each.
+    def visible(self, start: int = 0, end: int | None = None) -> Tensor | None:
+        """Return which keys the mask lets the queries from ``start`` to ``end`` see.
 
-        None: each query sees each key.
+        Returns:
+            bool, (batch_size, n_heads, queries, k_length), or 1 in place of each; None: each query sees each key.
         """
-        visible = None if self.mask is None else ~hides(self.mask)
+        mask = self._mask_of(start, end)
+        visible = None if mask is None else ~hides(mask)
         if self.causal:
-            visible = self._earlier() if visible is None else visible & self._earlier()
+            earlier = self._earlier(start, end)
+            visible = earlier if visible is None else visible & earlier
         return visible
 
     def weighed(self) -> Tensor | None:
@@ -198,11 +201,12 @@ class AttentionCall:
         highest = added.amax(dim=-1, keepdim=True)
         return added - highest.masked_fill(highest.isneginf(), 0.0)
 
-    def _earlier(self) -> Tensor:
-        """Return which keys are not later than each query: bool, (1, 1, q_length, k_length)."""
+    def _earlier(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return which keys are not later than each of these queries: bool, (1, 1, queries, k_length)."""
         _, _, q_length, k_length = self.shape
-        earlier = torch.ones(1, 1, q_length, k_length, dtype=torch.bool, device=self.device)
-        return earlier.tril_(k_length - q_length)
+        queries = len(range(q_length)[start:end])
+        earlier = torch.ones(1, 1, queries, k_length, dtype=torch.bool, device=self.device)
+        return earlier.tril_(k_length - q_length + start)
 
     def select(self, heads: Sequence[int]) -> "AttentionCall":
         """Return the call of these heads alone."""
@@ -340,9 +344,10 @@ class AttentionWeights:
         given = self.given[:, :, start:end]
         return given if given.dtype == torch.float64 else given.float()
 
-    def visible(self) -> Tensor:
-        """Return ``seen``, or where it is not known which weights are above 0: bool, in the shape of the weights."""
-        return self.weighed() if self.seen is None else self.seen
+    def visible(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Return ``seen`` of the queries from ``start`` to ``end``, or where it is not known which of their weights are
+        above 0: bool, (batch_size, n_heads, queries, k_length)."""
+        return (self.weighed() if self.seen is None else self.seen)[:, :, start:end]
 
     def weighed(self) -> Tensor:
         """As in ``AttentionCall``: which weights are above 0, and not NaN."""

@@ -130,17 +130,6 @@ def _with_joined(spans: Sequence[Span], runs: Sequence[tuple[int, int]]) -> tupl
     return (*joined, *spans[reached:])
 
 
-SPANS: dict[str, SpansOf] = {"word": words}
-"""What maps may show in place of tokens."""
-
-
-def spans_by(by: str) -> SpansOf:
-    """Return what finds these spans, such as "word". Raises ArgumentError if there is no such kind."""
-    if by not in SPANS:
-        raise ArgumentError(f"{parameter('by')}: expected {' or '.join(SPANS)}, got {quoted(by)}")
-    return SPANS[by]
-
-
 def span_tokens(spans: Sequence[Span], tokens: Tokens) -> Tokens:
     """Return spans in the place of their tokens. A span of special tokens alone is special."""
     special = set(tokens.special)

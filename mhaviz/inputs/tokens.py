@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mhaviz.errors import ArgumentError, shortened
+from mhaviz.inputs.passage import Passage
 
 START, END = MARKS = "<start>", "<end>"
 """Marks of the beginning and the end of a sentence that a model of words generates. No word contains < or >."""
@@ -52,6 +53,29 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Tokens of a text that belong together, such as the second text of a pair, or a message of a chat.
+
+    Attributes:
+        name: "first", "second", or the role of a message, such as "user".
+        start, end: position of the first token, and of the one after the last.
+    """
+
+    name: str
+    start: int
+    end: int
+
+    def moved(self, by: int) -> "Segment":
+        """Return the segment further back in a longer text."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
+    def within(self, start: int, end: int) -> "Segment | None":
+        """Return what tokens from ``start`` to ``end`` have of it, counted from there; None: nothing."""
+        first, last = max(self.start, start), min(self.end, end)
+        return Segment(self.name, first - start, last - start) if first < last else None
+
+
+@dataclass(frozen=True)
 class Tokens:
     """The tokens along one side of an attention, or spans of them, such as words, in the place of tokens.
 
@@ -65,6 +89,9 @@ class Tokens:
         continued: positions of tokens that continue the word of the token before them, where the tokenizer tells, and
             labels alone do not; see ``words``.
         ranges: of spans, the tokens of each, as positions among all tokens of the side; empty: these are tokens.
+        turns: messages of a chat without what its template adds, texts of a pair, or a prompt and what a model has
+            written after it; empty: it is one text. A message that the template has changed has no tokens.
+        passage: the text, with the places of the tokens; None: not known.
 
     Raises:
         ArgumentError: the number of patches in the grid is not the number of tokens that are not special.
@@ -76,6 +103,8 @@ class Tokens:
     grid: tuple[int, int] | None = None
     continued: tuple[int, ...] = ()
     ranges: tuple[Ranges, ...] = ()
+    turns: tuple[Segment, ...] = ()
+    passage: Passage | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.grid is None:
@@ -104,6 +133,8 @@ class Tokens:
             grid=None,
             continued=continued,
             ranges=self.ranges[start:end],
+            turns=tuple(turn for one in self.turns if (turn := one.within(start, end))),
+            passage=self.passage and self.passage[start:end],
         )
 
     def __add__(self, after: "Tokens") -> "Tokens":
@@ -112,7 +143,19 @@ class Tokens:
             (*here, *(i + len(self) for i in there))
             for here, there in ((self.special, after.special), (self.continued, after.continued))
         )
-        return Tokens(texts, special, ids if len(ids) == len(texts) else (), continued=continued)
+        return Tokens(
+            texts,
+            special,
+            ids if len(ids) == len(texts) else (),
+            continued=continued,
+            turns=self.turns + tuple(one.moved(len(self)) for one in after.turns),
+            passage=self.written + after.written,
+        )
+
+    @property
+    def written(self) -> Passage:
+        """The passage, or if it is not known, the text that the labels make."""
+        return Passage.joined(self.texts, self.special) if self.passage is None else self.passage
 
     @property
     def are_positions(self) -> bool:
@@ -212,20 +255,6 @@ def patch_names(rows: int, columns: int) -> tuple[str, ...]:
 def is_run(positions: Sequence[int]) -> bool:
     """Return whether these positions, in order, have no gap."""
     return positions[-1] - positions[0] + 1 == len(positions)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Tokens of a text that belong together, such as the second text of a pair, or a message of a chat.
-
-    Attributes:
-        name: "first", "second", or the role of a message, such as "user".
-        start, end: position of the first token, and of the one after the last.
-    """
-
-    name: str
-    start: int
-    end: int
 
 
 def segments_text(segments: Sequence[Segment], of: str = "tokens") -> str:

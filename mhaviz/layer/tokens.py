@@ -36,9 +36,14 @@ def tokenize(sentence: str, keep_case: bool = False) -> list[str]:
     Returns:
         The words in order; empty if there are none.
     """
-    classes = "".join(map(_character_class, sentence))
-    words = [sentence[match.start() : match.end()] for match in _WORD.finditer(classes)]
+    words = [sentence[start:end] for start, end in word_places(sentence)]
     return words if keep_case else [word.lower() for word in words]
+
+
+def word_places(sentence: str) -> list[tuple[int, int]]:
+    """Return start and end of each word of ``tokenize`` in a sentence, in characters."""
+    classes = "".join(map(_character_class, sentence))
+    return [match.span() for match in _WORD.finditer(classes)]
 
 
 def _character_class(character: str) -> str:

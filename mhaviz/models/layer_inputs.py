@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import Inputs, require_one_target
 from mhaviz.errors import ArgumentError, quoted
+from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.tokens import Kind, Text, Tokens
 from mhaviz.layer.attention import causal_mask, padding_mask
 from mhaviz.layer.embedding import Embeddings, PositionalEncoding, sinusoids
 from mhaviz.layer.steps import Step, untraced
-from mhaviz.layer.tokens import Vocabulary, tokenize
+from mhaviz.layer.tokens import Vocabulary, tokenize, word_places
 from mhaviz.results.embeddings import SINUSOIDS, InputPart
 
 PIECE = 4096
@@ -89,11 +90,12 @@ def sentence_inputs(
     queries = keys if target is None else [words_of(target, keep_case)]
     vocabulary = Vocabulary(keys + queries)
 
-    def tokens(words: Sequence[str]) -> Tokens:
-        return Tokens(tuple(words), (), tuple(vocabulary.ids(words)))
+    def tokens(words: Sequence[str], sentence: str) -> Tokens:
+        passage = Passage.given(sentence, word_places(sentence))
+        return Tokens(tuple(words), (), tuple(vocabulary.ids(words)), passage=passage)
 
-    pairs = zip(queries, keys, strict=True)
-    texts = tuple(Text(tokens(k), None if target is None else tokens(q)) for q, k in pairs)
+    sides = zip(queries, keys, sentences, strict=True)
+    texts = tuple(Text(tokens(k, one), None if target is None else tokens(q, target)) for q, k, one in sides)
     kind: Kind = "cross" if target is not None else "masked" if causal else "self"
 
     def encoder(d_model: int, max_length: int) -> SentenceEncoder:

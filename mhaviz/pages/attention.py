@@ -14,7 +14,9 @@ from mhaviz.pages.map_words import cells_text, layers_text, map_title, passes_te
 from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import head_panels, tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
+from mhaviz.pages.span_weights import spans_page
 from mhaviz.pages.words import position_text
+from mhaviz.results.answer import are_beside_chance
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 
@@ -25,6 +27,8 @@ _MOST_ABREAST = 8  # most passes in a row; more are in as many rows as have room
 @shown(Attention, MAP_SUFFIXES)
 def attention_page(attention: Attention) -> Page:
     """Return the page of all maps, with the layers of one attention in one block."""
+    if are_beside_chance(attention):
+        return spans_page(attention)
     maps = tuple(map(_heads_as_rows, attention.with_sinks().maps))
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
         maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, zip_longest
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.labels import title_places
 from mhaviz.pages.panels import Panel, Scale
@@ -570,6 +573,73 @@ class Bars(_Illustration):
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of slices."""
         yield from (one.name for bar in self.bars for one in bar.slices)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanPanel:
+    """Weights between spans of a text.
+
+    Attributes:
+        title: text above it; "": none.
+        shares: float64, (rows, columns), the weights; NaN where queries see no key.
+        ratios: float64, (rows, columns), weights / those of uniform attention; NaN: not known.
+        outlined: rows and columns of cells that are outlined.
+    """
+
+    title: str
+    shares: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    outlined: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class SpanGrid(Block):
+    """Weights between spans of a text in panels side by side: numbers in percent, in the colours of their ratios to
+    uniform attention. The last rows or columns are apart, in grey by their weights.
+
+    Attributes:
+        panels: the weights.
+        rows, columns: names of rows and columns of every panel.
+        apart: number of rows, and of columns, that are apart.
+        scale: what colours mean.
+        notes: what numbers and colours are, beside the key.
+    """
+
+    panels: tuple[SpanPanel, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    apart: tuple[int, int]
+    scale: Scale
+    notes: tuple[str, ...]
+
+    is_explained = True
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The scale of its colours, of which it has a key."""
+        return (self.scale,)
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of panels."""
+        return len(self.panels)
+
+    def pieces(self, begin: int, end: int) -> "SpanGrid":
+        """Return some panels."""
+        return replace(self, panels=self.panels[begin:end])
+
+    def are_apart(self, row: int, column: int) -> bool:
+        """Whether a cell is apart."""
+        return row >= len(self.rows) - self.apart[0] or column >= len(self.columns) - self.apart[1]
+
+    def text(self, panel: SpanPanel, row: int, column: int) -> str:
+        """Return the number in a cell; "" where queries see no key."""
+        share = panel.shares[row, column]
+        return "" if np.isnan(share) else f"{100 * share:.0f}"
+
+    def texts_of_users(self) -> Iterator[str]:
+        """Yield the names of spans."""
+        yield from (*self.rows, *self.columns)
 
 
 @dataclass(frozen=True)

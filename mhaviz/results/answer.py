@@ -245,6 +245,11 @@ def is_answerable(attention: "Attention") -> bool:
     return not why_unanswerable(attention)
 
 
+def are_beside_chance(attention: "Attention") -> bool:
+    """Return whether the maps are of spans that are no words, which have a picture of their own, also of one query."""
+    return any(m.chance is not None for m in attention.maps)
+
+
 def why_unanswerable(attention: "Attention") -> str:
     """Return what maps lack that an answer needs; "": they are as ``is_answerable`` has it."""
     for m in attention.maps:
@@ -371,6 +376,8 @@ def _lacking(m: "AttentionMap") -> str:
     """Return what was expected of a map, which may be pooled, and what it has; "": it has all."""
     if not _has_weights(m):
         return "expected weights of single heads, got other numbers"
+    if m.chance is not None:
+        return "expected tokens or words, got other spans"
     if any(axis.tokens.grid is not None for axis in (m.rows, m.columns)):
         return "expected the words of a text, got patches of an image"
     if m.to_special is not None or not (m.is_whole or m.is_pooled):

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, is_accepted, parameter
-from mhaviz.inputs.spans import SpansOf, spans_by, words
+from mhaviz.inputs.span_choice import By, SpanChoice
+from mhaviz.inputs.spans import SpansOf, span_tokens, words
 from mhaviz.inputs.tokens import Kind
 from mhaviz.numbering import Numbers, listed_numbers, require_numbers
 from mhaviz.results.axis import Axis, PiecesError
@@ -17,6 +18,7 @@ from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
 from mhaviz.results.sinks import Sinks, sinks_of
+from mhaviz.results.span_numbers import KeySpans, SpanSums
 from mhaviz.results.spans import SpanSide
 from mhaviz.results.summary import MapSummary
 
@@ -86,6 +88,10 @@ class AttentionMap(Result):
             not kept.
         sinks: keys that all queries of the text give weight; None: none, or not looked for. ``Attention.with_sinks``
             looks for them.
+        chance: of sentences, turns and other spans that are no words, in the shape of ``weights``: the weights of
+            uniform attention, as ``SpanNumbers`` defines them; else None.
+        lookback: (n_heads, rows), lookback ratio of the queries of each such span (Chuang et al. 2024, arXiv
+            2407.07071, section 2.1); NaN: it has none.
     """
 
     weights: NDArray[np.float32]
@@ -104,6 +110,8 @@ class AttentionMap(Result):
     pass_number: int | None = None
     queries_and_keys: QueriesAndKeys | None = None
     sinks: Sinks | None = None
+    chance: NDArray[np.float32] | None = None
+    lookback: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -133,6 +141,12 @@ class AttentionMap(Result):
             raise ArgumentError(
                 f"to_special: expected a share for each of {n_heads} heads, got {self.to_special.shape}"
             )
+        for name, numbers, shape in (
+            ("chance", self.chance, self.weights.shape),
+            ("lookback", self.lookback, self.weights.shape[:2]),
+        ):
+            if numbers is not None and numbers.shape != shape:
+                raise ArgumentError(f"{name}: expected shape {shape}, as of the weights, got {numbers.shape}")
 
     def select(self, heads: tuple[int, ...]) -> "AttentionMap":
         """Return the map with only these heads, in this order.
@@ -145,7 +159,14 @@ class AttentionMap(Result):
         to_special = None if self.to_special is None else self.to_special[rows]
         kept = self.queries_and_keys and self.queries_and_keys.select(rows)
         return replace(
-            self, weights=self.weights[rows], heads=heads, summary=summary, to_special=to_special, queries_and_keys=kept
+            self,
+            weights=self.weights[rows],
+            heads=heads,
+            summary=summary,
+            to_special=to_special,
+            queries_and_keys=kept,
+            chance=None if self.chance is None else self.chance[rows],
+            lookback=None if self.lookback is None else self.lookback[rows],
         )
 
     def mean(self) -> "AttentionMap":
@@ -218,13 +239,16 @@ class AttentionMap(Result):
             summary=None,
             to_special=None,
             queries_and_keys=None,
+            chance=None if self.chance is None else self.chance[:, row : row + 1],
+            lookback=None if self.lookback is None else self.lookback[:, row : row + 1],
         )
 
-    def by(self, by: str) -> "AttentionMap":
-        """See ``Attention.by``."""
-        spans_of = spans_by(by)
+    def by(self, by: By) -> "AttentionMap":
+        """See ``Attention.by``; sinks are those that the map knows."""
+        choice = SpanChoice.of(by)
         self._require_spans_fit()
-        return self.in_spans(spans_of)
+        spans_of = choice.of_text(self.sentence)
+        return self.in_spans(spans_of) if choice.are_words else self._beside_chance(spans_of)
 
     def _knows(self, query: int | str) -> bool:
         """Return whether a word of several tokens, or a key, has the name of a query that the map lacks."""
@@ -273,6 +297,50 @@ class AttentionMap(Result):
             queries_and_keys=None,
             sinks=None,
         )
+
+    def _beside_chance(self, spans_of: SpansOf) -> "AttentionMap":
+        """Return a map of all tokens by span, beside uniform attention, as ``Attention.by``.
+
+        Raises:
+            ArgumentError: as ``spans_of``; it is not known which keys a query sees.
+        """
+        if self.quantity.key not in (WEIGHT.key, MEANS[WEIGHT.key].key) or self.quantity.is_signed:
+            raise ArgumentError(
+                f"{parameter('by')}: {self.name}: expected weights, to show them beside those of uniform attention; "
+                f"give {parameter('by')} word, or leave it out"
+            )
+        queries, keys = (spans_of(axis.tokens) for axis in (self.rows, self.columns))
+        side = SpanSide.of_axis(Axis(span_tokens(queries, self.rows.tokens)), len(self.queries))
+        of_keys = KeySpans.of(self.columns.tokens, keys, self.sinks)
+        sums = SpanSums(side, of_keys, len(self.weights), self._ahead if self.kind == "masked" else None)
+        seen = of_keys.side.sums(self._seen_surely.astype(np.int64))
+        sums.add(0, np.stack([of_keys.side.sums(one.astype(np.float64)) for one in self.weights]), seen[None])
+        found = sums.result()
+        return replace(
+            self,
+            weights=found.mass.astype(np.float32),
+            rows=side.axis,
+            columns=of_keys.side.axis,
+            summary=None,
+            queries_and_keys=None,
+            sinks=of_keys.sinks,
+            chance=found.chance.astype(np.float32),
+            lookback=found.lookback.astype(np.float32),
+        )
+
+    @property
+    def _seen_surely(self) -> NDArray[np.bool_]:
+        """``seen``. Raises ArgumentError if a key that no mask is known to hide has no weight in any head."""
+        seen = self.seen
+        unknown = seen & ~self._has_weight & self._has_weight.any(axis=1, keepdims=True)
+        if unknown.any():
+            query, key = np.argwhere(unknown)[0]
+            raise ArgumentError(
+                f"{parameter('by')}: {self.name}: expected weight on each key that a query sees, to compare it with "
+                f"uniform attention, got none of query {query} on key {key}, which a mask may hide; give "
+                f"{parameter('by')} where the map is computed"
+            )
+        return seen
 
     def to_attention(self) -> "Attention":
         """Return an ``Attention`` that holds only this map."""
@@ -391,12 +459,7 @@ class AttentionMap(Result):
         reach = None if self.quantity.through_layers else self.reach
         if self.kind != "masked" and reach is None:
             return None
-        (first_keys, last_keys), ahead = self.columns.bounds, 0
-        if self.kind == "masked" and self.queries_and_keys is not None:  # which are of all tokens
-            kept = self.queries_and_keys
-            ahead = kept.key.codes.shape[1] - kept.query.codes.shape[1]
-        elif self.kind == "masked" and self.is_whole:
-            ahead = last_keys.max() - self.rows.bounds[1].max()
+        (first_keys, last_keys), ahead = self.columns.bounds, self._ahead
         first_queries, last_queries = (side[:, None] + ahead for side in self.rows.bounds)
         beyond = np.zeros((len(first_queries), len(first_keys)), np.bool_)
         if self.kind == "masked":
@@ -404,6 +467,16 @@ class AttentionMap(Result):
         if reach is not None:
             beyond |= (first_keys - last_queries > reach) | (first_queries - last_keys > reach)
         return beyond
+
+    @property
+    def _ahead(self) -> int:
+        """Position of the first query of a masked map among the keys, as far as it is known; else 0."""
+        if self.kind == "masked" and self.queries_and_keys is not None:  # which are of all tokens
+            kept = self.queries_and_keys
+            return int(kept.key.codes.shape[1] - kept.query.codes.shape[1])
+        if self.kind == "masked" and self.is_whole:
+            return int(self.columns.bounds[1].max() - self.rows.bounds[1].max())
+        return 0
 
     @property
     def begins(self) -> bool:
@@ -442,6 +515,7 @@ class AttentionMap(Result):
         of_spans = {
             "query_tokens": np.tile(np.repeat(of_queries, columns), n_heads),
             "key_tokens": np.tile(of_keys, n_heads * rows),
+            "uniform": np.full(weights.size, np.nan, np.float32) if self.chance is None else self.chance.reshape(-1),
         }
         of_all = {
             "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
@@ -493,7 +567,7 @@ class Attention(Result):
         """Return all numbers in long form, one row each. The columns are sentence, layer, kind, head, query, key,
         query_position, key_position, quantity, reduction and the number itself, weight. A recording has the columns
         module and, with several passes, pass before them; maps by word have query_tokens and key_tokens, the numbers of
-        their tokens, before the last.
+        their tokens, before the last, and those of other spans also uniform, the weight of uniform attention.
 
         Positions in pooled maps are those of the first token of a cell; by word they count words. Raises MhavizError
         without pandas.
@@ -505,13 +579,15 @@ class Attention(Result):
     @property
     def further_columns(self) -> tuple[str, ...]:
         """Columns that some tables have in addition: "module" and "pass" of a recorded program, as far as they are
-        known; "query_tokens" and "key_tokens" of maps by word."""
+        known; "query_tokens" and "key_tokens" of maps by word or other spans, and "uniform", ``AttentionMap.chance``,
+        of the others."""
         has_spans = any(m.has_spans for m in self.maps)
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),
             "query_tokens": has_spans,
             "key_tokens": has_spans,
+            "uniform": any(m.chance is not None for m in self.maps),
         }
         return tuple(name for name, is_known in has.items() if is_known)
 
@@ -553,20 +629,27 @@ class Attention(Result):
         """
         return replace(self, maps=tuple(m.times_uniform() for m in self.maps))
 
-    def by(self, by: str) -> "Attention":
+    def by(self, by: By) -> "Attention":
         """Return the maps by span: each weight is the sum over the tokens of a key, the mean over those of a query.
 
-        A row of all keys still sums to 1. Norms are summed as well; positions count spans.
+        A row of all keys still sums to 1. Norms are summed as well; positions count spans. Weights by span, but for
+        words, have ``chance`` beside them, what uniform attention would give; keys in no span are a column "(rest)",
+        and each of the ``sinks`` has a column.
 
         Args:
             by: "word": the pieces of a word are joined, as the tokenizer tells, or letters, apostrophes and hyphens
-                between blanks; special tokens and punctuation stay as they are.
+                between blanks; special tokens and punctuation stay as they are. "sentence" or "line"; "turn": a message
+                of a chat, a text of a pair, a prompt or what the model has written after it. Or a list of spans such as
+                {"name": "document 1", "tokens": [12, 80]}, or with "characters" or "text" in place of "tokens"; or such
+                a list for each text.
 
         Raises:
-            ArgumentError: a map is not of all tokens; tokens have no names, or most words no blanks between them; sums
-                of the numbers have no meaning, such as of ratios to uniform attention.
+            ArgumentError: a map is not of all tokens; tokens have no names, or most words no blanks between them; a
+                text has no turns; a named span is empty, outside of the text, not in it or in it twice, cuts a token,
+                or has one of another; sums of the numbers have no meaning, such as of ratios to uniform attention.
         """
-        return replace(self, maps=tuple(m.by(by) for m in self.maps))
+        maps = self.maps if SpanChoice.of(by).are_words else self.with_sinks().maps
+        return replace(self, maps=tuple(m.by(by) for m in maps))
 
     @cached_property
     def sinks(self) -> tuple[Sinks | None, ...]:

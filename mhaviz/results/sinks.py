@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.quantity import MEANS, WEIGHT
 
 if TYPE_CHECKING:
@@ -132,7 +133,12 @@ def _pooled_sinks(maps: Sequence["AttentionMap"]) -> Iterator[PooledSink]:
 
 def is_short(m: "AttentionMap") -> bool:
     """Return whether a map of all tokens has so few that it is not known which of its keys are sinks."""
-    return len(m.keys) < _LEAST_TOKENS or len(m.queries) < _LEAST_QUERIES
+    return are_few(len(m.queries), len(m.keys))
+
+
+def are_few(n_queries: int, n_keys: int) -> bool:
+    """Return whether a text has so few queries and keys that it is not known which of the keys are sinks."""
+    return n_keys < _LEAST_TOKENS or n_queries < _LEAST_QUERIES
 
 
 def sinks_at(columns: Iterable[int]) -> Sinks:
@@ -153,13 +159,18 @@ def like_sinks(m: "AttentionMap", sinks: Iterable[Sinks]) -> NDArray[np.bool_]:
 
 def _can_be(m: "AttentionMap") -> NDArray[np.bool_]:
     """Return which keys of a map of all tokens can be sinks."""
-    of_first, of_special = m.aside
-    return np.asarray(of_first | of_special | np.array([not any(map(str.isalnum, text)) for text in m.keys]))
+    return can_be_sinks(m.columns.tokens, m.aside)
+
+
+def can_be_sinks(keys: Tokens, aside: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Return which keys can be sinks; ``aside``: which is the first of its text, and which are special."""
+    of_first, of_special = aside
+    return np.asarray(of_first | of_special | np.array([not any(map(str.isalnum, text)) for text in keys.texts]))
 
 
 def _can_have(m: "AttentionMap") -> bool:
     """Return whether it is known of each key how much weight each query gives it, and of each query what it sees."""
-    return _is_of_weights(m) and m.is_whole and not is_short(m)
+    return _is_of_weights(m) and m.is_whole and m.chance is None and not is_short(m)
 
 
 def _is_of_weights(m: "AttentionMap") -> bool:
@@ -175,38 +186,58 @@ def _text(m: "AttentionMap") -> Hashable:
 def _found(maps: Sequence["AttentionMap"]) -> Sinks | None:
     """Return the sinks of maps of one text."""
     first = maps[0]
-    can_be = _can_be(first)
-    times_uniform, weights, total, queries = _means(maps)
-    seen = queries >= _LEAST_QUERIES
-    if not can_be.any() or not (seen & ~can_be).any():
-        return None
-    least = _FACTOR * times_uniform[seen & ~can_be].max()
-    are_sinks = can_be & seen & (times_uniform >= least) & (weights >= _LEAST_WEIGHT)
-    if not are_sinks.any():
-        return None
-    following = int(np.argmax(np.where(seen & ~are_sinks, times_uniform, -1.0)))
-    sinks = (
-        Sink(j, first.keys[j], float(total[j]), float(times_uniform[j])) for j in np.flatnonzero(are_sinks).tolist()
-    )
-    return Sinks(tuple(sinks), first.keys[following], float(times_uniform[following]))
-
-
-def _means(maps: Sequence["AttentionMap"]) -> Iterator[NDArray[np.float64]]:
-    """Yield numbers of each key: c, the mean weight of the queries that see it, its share of all weight, and how many
-    queries see it in some map."""
-    n_keys = len(maps[0].keys)
-    ratios, weights, seen_by, queries = np.zeros((4, n_keys))
-    together, rows = max(_AT_ONCE // n_keys, 1), 0
+    sums = KeySums(len(first.keys))
     for m in maps:
-        seen, n_heads = m.seen, len(m.weights)
-        n_seen, readers = seen.sum(axis=1), seen.sum(axis=0)
-        for head in m.weights:  # which is 0 where a key is not seen
-            for start in range(0, len(head), together):
-                some = np.nan_to_num(head[start : start + together].astype(np.float64))
-                ratios += n_seen[start : start + together] @ some
-                weights += some.sum(axis=0)
-        seen_by += n_heads * readers
-        queries = np.maximum(queries, readers)
-        rows += n_heads * len(seen)
-    readers = np.maximum(seen_by, 1)
-    yield from (ratios / readers, weights / readers, weights / rows, queries)
+        together = max(_AT_ONCE // len(m.keys), 1)
+        starts = range(0, len(m.queries), together)
+        seen = m.seen
+        sums.add(len(m.weights), ((m.weights[:, i : i + together], seen[i : i + together]) for i in starts))
+    return sums.sinks(first.columns.tokens, _can_be(first))
+
+
+class KeySums:
+    """Sums over the queries and heads of maps of one text, for each of its keys.
+
+    Args:
+        n_keys: number of keys.
+    """
+
+    def __init__(self, n_keys: int) -> None:
+        self._ratios, self._weights, self._seen_by, self._queries = np.zeros((4, n_keys))
+        self._rows = 0
+
+    def add(self, n_heads: int, blocks: Iterable[tuple[NDArray[np.floating], NDArray[np.bool_]]]) -> None:
+        """Add a map.
+
+        Args:
+            n_heads: number of its heads.
+            blocks: some queries at a time: weights, (n_heads, queries, n_keys), 0 where a key is not seen, and which
+                keys they see, (queries, n_keys).
+        """
+        readers = np.zeros_like(self._queries)
+        for weights, seen in blocks:
+            of_heads = np.nan_to_num(weights).sum(axis=0, dtype=np.float64)
+            self._ratios += seen.sum(axis=1) @ of_heads
+            self._weights += of_heads.sum(axis=0)
+            readers += seen.sum(axis=0)
+            self._rows += n_heads * len(seen)
+        self._seen_by += n_heads * readers
+        self._queries = np.maximum(self._queries, readers)
+
+    def sinks(self, keys: Tokens, can_be: NDArray[np.bool_]) -> Sinks | None:
+        """Return the sinks among the keys, as ``sinks_of`` defines them; ``can_be``: those that can be sinks."""
+        readers = np.maximum(self._seen_by, 1)
+        times_uniform, weights, seen = self._ratios / readers, self._weights / readers, self._queries >= _LEAST_QUERIES
+        if not can_be.any() or not (seen & ~can_be).any():
+            return None
+        least = _FACTOR * times_uniform[seen & ~can_be].max()
+        are_sinks = can_be & seen & (times_uniform >= least) & (weights >= _LEAST_WEIGHT)
+        if not are_sinks.any():
+            return None
+        following = int(np.argmax(np.where(seen & ~are_sinks, times_uniform, -1.0)))
+        shares = self._weights / self._rows
+        sinks = (
+            Sink(j, keys.texts[j], float(shares[j]), float(times_uniform[j]))
+            for j in np.flatnonzero(are_sinks).tolist()
+        )
+        return Sinks(tuple(sinks), keys.texts[following], float(times_uniform[following]))

@@ -31,8 +31,12 @@ class SpanSide:
             ArgumentError: as ``spans_of``; a token is in two spans.
         """
         spans = span_tokens(spans_of(tokens), tokens)
-        axis = Axis(spans) if not hide_special else Axis.at(spans, spans.of_text)
-        return cls(axis, _owners(axis.tokens.ranges, len(tokens)))
+        return cls.of_axis(Axis(spans) if not hide_special else Axis.at(spans, spans.of_text), len(tokens))
+
+    @classmethod
+    def of_axis(cls, axis: Axis, length: int) -> "SpanSide":
+        """Return the side of ``length`` tokens whose spans an axis has. Raises ArgumentError if a token is in two."""
+        return cls(axis, _owners(axis.tokens.ranges, length))
 
     def pooled(self, most: int) -> "SpanSide":
         """Return the side with at most ``most`` cells, which belong to tokens in place of the spans."""

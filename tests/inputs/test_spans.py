@@ -6,7 +6,8 @@ import families
 import pytest
 
 from mhaviz.errors import ArgumentError
-from mhaviz.inputs.spans import Span, span_tokens, spans_by, words
+from mhaviz.inputs.span_choice import SpanChoice
+from mhaviz.inputs.spans import Span, span_tokens, words
 from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.models.transformers.read import read
 
@@ -110,9 +111,9 @@ def test_what_has_no_known_words(tokens, reason):
 
 
 def test_other_spans_are_refused():
-    assert spans_by("word") is words
-    with pytest.raises(ArgumentError, match="`by`: expected word, got 'line'"):
-        spans_by("line")
+    assert SpanChoice.of("word").of_text(None) is words
+    with pytest.raises(ArgumentError, match="`by`: expected word, sentence, line, turn or a list of spans, got 'page'"):
+        SpanChoice.of("page")
 
 
 def test_a_span_of_special_tokens_alone_is_special():

@@ -9,7 +9,7 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, long_option, style_of
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option
+from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option, read_by
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.queries import As, deliver_form, require_form, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
@@ -86,6 +86,7 @@ def heatmap(
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form, head, mean)
+    spans = read_by(by)
     from mhaviz.api.loaded import checked
 
     loaded = model.load(delivery, given)
@@ -105,7 +106,7 @@ def heatmap(
             size=long.size,
             window=long.window,
             mean=mean,
-            by=by,
+            by=spans,
             on_notice=None if delivery.quiet else delivery.tell,
             on_progress=on_progress,
         )

@@ -14,7 +14,7 @@ from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PoolOptions,
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import By, Heads, Layers
+from mhaviz.cli.shared.models import By, Heads, Layers, read_by
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.queries import likely_form, maps_of, require_looks
 from mhaviz.cli.surroundings import room_for_a_program
@@ -117,6 +117,7 @@ def record(
     style.require_vmax()
     images.check(needs_image=(), head=recorded.head)
     _require_form(images, style, show)
+    spans = read_by(by)
     folder = Path.cwd()
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])
@@ -142,7 +143,7 @@ def record(
     with suppress(FileNotFoundError):  # if the folder is gone, files elsewhere can still be saved
         os.chdir(folder)
     try:
-        _deliver(recording, ending, delivery, style, images, show, by)
+        _deliver(recording, ending, delivery, style, images, show, spans)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -178,7 +179,7 @@ def _deliver(
     style: "Style",
     images: ImageOptions,
     show: str,
-    by: str | None,
+    by: Any,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
     if recording.is_empty:

@@ -9,7 +9,7 @@ import typer
 from mhaviz.cli.shared.appearance import MapOptions, style_of
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import ArrayKind, By, Heads, Mean, array_option
+from mhaviz.cli.shared.models import ArrayKind, By, Heads, Mean, array_option, read_by
 from mhaviz.files.texts import read_labels
 from mhaviz.pages.registry import MAP_SUFFIXES
 
@@ -67,11 +67,12 @@ def show(
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks, delivery)
     images.check(head=head, mean=mean)
+    spans = read_by(by)
 
     from mhaviz.api.saved_maps import read
 
     queries, keys = (None if path is None else read_labels(path) for path in (arrays.queries, arrays.keys))
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
     chosen = attention.select(head, layer)
-    chosen = chosen if by is None else chosen.by(by)
+    chosen = chosen if spans is None else chosen.by(spans)
     images.deliver(chosen.mean() if mean else chosen, delivery, style)

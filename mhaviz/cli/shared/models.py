@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.parsing import one, parsed, several, wholes
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.files.texts import read_json
 from mhaviz.inputs.given import Given
+from mhaviz.inputs.span_choice import SpanChoice, SpanKind
 from mhaviz.models.load import RANDOM, kind_of
 from mhaviz.models.transformers.folder import is_file
 from mhaviz.processes import this_process
@@ -62,9 +65,26 @@ Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), 
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
 Mean = Annotated[bool, typer.Option("--mean", help="Show the mean over the heads of each layer.")]
 By = Annotated[
-    Literal["word"] | None,
-    typer.Option(metavar="word", help="Words in place of pieces: sums of keys, means of queries."),
+    str | None,
+    typer.Option(
+        metavar="WHAT|FILE",
+        help="Spans in place of tokens: word; sentence; line; turn, of a chat or a pair; a JSON file such as "
+        '\\[{"name": "document 1", "tokens": \\[12, 80]}], or with "characters" or "text".',
+    ),
 ]
+
+
+def read_by(by: str | None) -> Any:
+    """Return spans as an argument of ``Attention.by``: a kind, or those in a file. Raises MhavizError if it cannot be
+    read."""
+    if by is None or by in get_args(SpanKind) or not (Path(by).suffix or is_file(by)):
+        return by
+    try:
+        return SpanChoice.of(read_json(Path(by)))
+    except ArgumentError as error:
+        raise MhavizError(f"{by}: {error}") from error
+
+
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
     AnyKind | None,

@@ -77,16 +77,18 @@ def require_looks(style: "Style", form: Form) -> None:
 
 def form_of(attention: "Attention", query: str | None, form: Form | None) -> Form:
     """Return the form of these maps: unless it is chosen, an answer to a query, where they can tell."""
-    from mhaviz.results.answer import is_answerable
+    from mhaviz.results.answer import are_beside_chance, is_answerable
 
+    if are_beside_chance(attention):
+        return form or "map"
     return form or (likely_form(query, form) if is_answerable(attention) else "map")
 
 
 def _query_notices(attention: "Attention", query: str, form: Form | None) -> Iterator[str]:
     """Yield that a query of these maps has no answer, if it would have without a form, and which texts lack it."""
-    from mhaviz.results.answer import lacking_text, why_unanswerable
+    from mhaviz.results.answer import are_beside_chance, lacking_text, why_unanswerable
 
-    if form is None and (why := why_unanswerable(attention)):
+    if form is None and not are_beside_chance(attention) and (why := why_unanswerable(attention)):
         yield f"gave the map of the query, as an answer is not possible: {why}"
     if lacking := lacking_text(attention, query, form_of(attention, query, form) != "map"):
         yield lacking

@@ -10,6 +10,7 @@ from tokenizers.models import WordPiece
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, as_one_line
+from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.spans import continued_words
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.transformers.growth import require_room
@@ -84,7 +85,8 @@ def read(tokenizer: PreTrainedTokenizerBase, text: str, as_target: bool = False)
     if not tokenizer.is_fast:
         return name_tokens(tokenizer, ids, special)
     labels = pieces_shown(tokenizer, text, ids, encoded["offset_mapping"], special)
-    return with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
+    passage = Passage.given(text, encoded["offset_mapping"])
+    return with_words(Tokens(tuple(labels), special, tuple(ids), passage=passage), encoded)
 
 
 def with_words(tokens: Tokens, encoded: BatchEncoding) -> Tokens:

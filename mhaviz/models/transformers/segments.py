@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, counted, parameter
 from mhaviz.inputs.given import Message
+from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.tokens import PAIR, Segment, Text, Tokens
 from mhaviz.models.transformers.confinement import confined
 from mhaviz.models.transformers.read import (
@@ -31,6 +32,9 @@ _ANSWERS = "assistant"
 
 _PROMPT = "generation prompt"
 """Name of the segment that a template adds for the model to begin its answer."""
+
+_PLACEHOLDER = "mhaviz{}placeholder"
+"""Word in the place of a message."""
 
 _MOST_SEGMENTS = 64  # most messages whose segments are found, as the template is run again for each
 
@@ -59,7 +63,8 @@ def read_chat(
     continues = answers and messages[-1]["role"] == _ANSWERS
     ending = {"continue_final_message": True} if continues else {"add_generation_prompt": answers}
     advice = "give fewer or shorter messages, or take another copy of its files"
-    text, ends = confined(lambda: _rendered(tokenizer, messages, name, ending), f"the chat template of {name}", advice)
+    what = f"the chat template of {name}"
+    text, ends, around = confined(lambda: _rendered(tokenizer, messages, name, ending), what, advice)
     text = encodable(tokenizer, text)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast)
     ids: list[int] = encoded["input_ids"]
@@ -70,14 +75,17 @@ def read_chat(
         return Text(name_tokens(tokenizer, ids, special))
     offsets: list[tuple[int, int]] = encoded["offset_mapping"]
     labels = pieces_shown(tokenizer, text, ids, offsets, special)
-    tokens = with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
+    passage = Passage.given(text, offsets)
+    turns = _turns(messages, text, around, passage)
+    tokens = with_words(Tokens(tuple(labels), special, tuple(ids), turns=turns, passage=passage), encoded)
     return Text(tokens, segments=_segments(messages, ends, [start for start, _ in offsets]))
 
 
 def _rendered(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, ending: Mapping[str, Any]
-) -> tuple[str, list[int | None]]:
-    """Return the text of a chat, and for each message where the text of the chat up to it ends.
+) -> tuple[str, list[int | None], list[str]]:
+    """Return the text of a chat, for each message where the text of the chat up to it ends, and what the template adds
+    around the messages; empty if it does not write each of them once.
 
     Where the shorter chat is not the beginning of the text, or the template rejects it, such as a system message alone,
     the end is None. No end is given for more than 64 messages, as the template is run again for each.
@@ -92,7 +100,49 @@ def _rendered(
         if number == len(messages) and before.startswith(text):  # the last message is left open
             before = text
         ends.append(len(before) if before and text.startswith(before) else None)
-    return text, ends
+    return text, ends, _around(tokenizer, messages, name, ending)
+
+
+def _around(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, ending: Mapping[str, Any]
+) -> list[str]:
+    """Return what the template writes before, between and after the messages, by running it on words in their place."""
+    words = [_PLACEHOLDER.format(number) for number in range(len(messages))]
+    replaced = [{**message, "content": word} for message, word in zip(messages, words, strict=True)]
+    try:
+        rest = _text(tokenizer, replaced, name, **ending)
+    except MhavizError:
+        return []
+    around = list[str]()
+    for word in words:
+        before, there, rest = rest.partition(word)
+        if not there:
+            return []
+        around.append(before)
+    return [*around, rest] if _PLACEHOLDER.format("")[:-1] not in rest else []
+
+
+def _turns(messages: Sequence[Message], text: str, around: Sequence[str], passage: Passage) -> tuple[Segment, ...]:
+    """Return the tokens of each message without what the template writes around it. A message that the template has
+    changed, but for blanks at its ends, has no tokens; nor has any after it, as it is not known where they are."""
+    turns, reached, is_known = list[Segment](), 0, bool(around)
+    for number, message in enumerate(messages):
+        content = without_surrogates(str(message["content"]))
+        reached += len(around[number]) if is_known else 0
+        written = next((one for one in (content, content.strip()) if _stands(text, around, number, reached, one)), None)
+        is_known = is_known and written is not None
+        places = passage.tokens_in(reached, reached + len(written)) if written is not None and is_known else []
+        turns.append(Segment(str(message["role"]), *((places[0], places[-1] + 1) if places else (0, 0))))
+        reached += len(written or "")
+    return tuple(turns)
+
+
+def _stands(text: str, around: Sequence[str], number: int, start: int, content: str) -> bool:
+    """Return whether a message stands in a text, with what the template writes around it."""
+    if not around:
+        return False
+    before, after = around[number], around[number + 1]
+    return text.startswith(before + content + after, start - len(before))
 
 
 def _text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ending: Any) -> str:
@@ -169,5 +219,19 @@ def read_pair(tokenizer: PreTrainedTokenizerBase, first: str, second: str, name:
         labels[start:end] = pieces_shown(tokenizer, text, ids[start:end], offsets[start:end], inside)
     types: Sequence[int] = encoded.get("token_type_ids") or ()
     segments = tuple(Segment(called, *run) for called, run in zip(PAIR, runs, strict=True))
-    tokens = with_words(Tokens(tuple(labels), special, tuple(ids)), encoded)
+    passage = _passage_of_pair(texts, runs, offsets)
+    tokens = with_words(Tokens(tuple(labels), special, tuple(ids), turns=segments, passage=passage), encoded)
     return Text(tokens, types=tuple(types) if any(types) else (), segments=segments)
+
+
+def _passage_of_pair(
+    texts: tuple[str, str], runs: Sequence[tuple[int, int]], offsets: Sequence[tuple[int, int]]
+) -> Passage:
+    """Return two texts, the second on a line after the first, with the places of the tokens in them."""
+    moved = len(texts[0]) + 1
+    (_, first_end), (second_start, second_end) = runs
+    placed = [
+        (start + moved, end + moved) if second_start <= i < second_end else (start, end) if i < first_end else (0, 0)
+        for i, (start, end) in enumerate(offsets)
+    ]
+    return Passage.given("\n".join(texts), placed)

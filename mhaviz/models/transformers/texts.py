@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, counted, is_accepted, parameter
 from mhaviz.inputs.given import Given
-from mhaviz.inputs.tokens import Text, Tokens
+from mhaviz.inputs.tokens import Segment, Text, Tokens
 from mhaviz.models.transformers.languages import AS_IT_IS, Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import (
@@ -208,7 +208,10 @@ class Texts:
         (continued,) = self._written([replace(text, source=prompt, types=types)], self.generate)
         written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])
         types += types[-1:] * len(written)
-        return replace(text, source=prompt + written, prompt=len(prompt), types=types)
+        turns = prompt.turns or (Segment("prompt", 0, len(prompt)),)
+        answer = Segment("answer", len(prompt), len(prompt) + len(written))
+        whole = replace(prompt + written, turns=(*turns, answer))
+        return replace(text, source=whole, prompt=len(prompt), types=types)
 
     def _written(self, sources: Sequence[Text], most: int) -> list[list[int]]:
         """Generate at most ``most`` tokens for each source, greedily.

@@ -20,6 +20,7 @@ from mhaviz.pages.blocks import (
     Matrices,
     Page,
     Shaded,
+    SpanGrid,
     Stacks,
     Table,
     Text,
@@ -40,6 +41,7 @@ from mhaviz.views.figure.lines import decide_lines
 from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.shaded import ShadedPart
+from mhaviz.views.figure.span_grid import SpanGridPart
 from mhaviz.views.figure.table import MeasuredTable, measure_table
 from mhaviz.views.figure.text import TextPart
 from mhaviz.views.measures import BODY, MARGIN, SMALL
@@ -166,6 +168,10 @@ class Measuring:
     @part.register
     def _(self, block: Shaded, room: Room) -> Part:
         return ShadedPart(self._scales.shaded(block), self._fonts)
+
+    @part.register
+    def _(self, block: SpanGrid, room: Room) -> Part:
+        return SpanGridPart(replace(block, scale=self._scales.drawn[block.scale]), self._fonts)
 
     @part.register
     def _(self, block: Bars, room: Room) -> Part:

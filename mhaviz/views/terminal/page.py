@@ -16,6 +16,7 @@ from mhaviz.pages.blocks import (
     Matrices,
     Page,
     Shaded,
+    SpanGrid,
     Text,
     heads,
     leaves,
@@ -30,6 +31,7 @@ from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines, title_lines
 from mhaviz.views.terminal.lines import links_lines
 from mhaviz.views.terminal.shaded import shaded_lines
+from mhaviz.views.terminal.span_grid import span_grid_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
 from mhaviz.views.text import isolated
 
@@ -58,6 +60,12 @@ def _lines(block: Block, terminal: _Terminal) -> RenderResult:
 @_lines.register
 def _(block: Text, terminal: _Terminal) -> RenderResult:
     yield from (Line(isolated(line), _STYLES[block.style]) for line in block.lines)
+
+
+@_lines.register
+def _(block: SpanGrid, terminal: _Terminal) -> RenderResult:
+    scale = terminal.scales.drawn[block.scale]
+    return span_grid_lines(block, scale, terminal.abilities, terminal.options.max_width)
 
 
 @_lines.register

@@ -1,0 +1,176 @@
+"""Weights between sentences, turns and other spans, beside those of uniform attention, at any length.
+
+The model runs twice: which keys are sinks is a number of all layers, and what uniform attention gives a span depends on
+it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.analyses.weights import map_sizes
+from mhaviz.attention.map import pool
+from mhaviz.attention.model import Inputs, Model, Site, SiteCall
+from mhaviz.attention.pooled_map import Pooling
+from mhaviz.devices import require_memory
+from mhaviz.inputs.span_choice import SpanChoice
+from mhaviz.inputs.spans import span_tokens
+from mhaviz.inputs.tokens import Kind
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.result import Source
+from mhaviz.results.sinks import KeySums, Sinks, are_few, can_be_sinks
+from mhaviz.results.span_numbers import KeySpans, SpanSums
+from mhaviz.results.spans import SpanSide
+
+_FLOAT32, _FLOAT64 = 4, 8  # bytes
+_AT_ONCE = 2**24
+"""Most weights of a block of queries, and most sums over keys, that are held at a time."""
+
+TextSinks = dict[tuple[int | None, Kind], Sinks | None]
+"""Sinks of each sentence in each kind of attention."""
+
+
+def span_numbers(
+    model: Model,
+    inputs: Inputs,
+    choice: SpanChoice,
+    heads: Sequence[int] | None = None,
+    on_progress: Callable[[float, str], None] = lambda done, what: None,
+) -> Attention:
+    """Compute a map by span of each selected attention for each sentence, as ``Attention.by`` does of whole maps.
+
+    Args:
+        model, inputs, heads: as in ``attention_weights``.
+        choice: finds the spans of each side.
+        on_progress: as in ``pooled_maps``.
+
+    Raises:
+        ArgumentError: as ``SpanChoice.of_text``, and what finds the spans.
+        MhavizError: the sums do not fit into memory.
+    """
+    costs = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
+    maps, sums = list[AttentionMap](), dict[tuple[int | None, Kind], tuple[SiteCall, KeySums]]()
+    done = 0
+
+    def on_share(share: float, cost: int, what: str) -> None:
+        on_progress((done + share * cost) / (2 * sum(costs)), what)
+
+    def on_first(seen: SiteCall) -> None:
+        nonlocal done
+        number = len(maps_seen)
+        maps_seen.append(number)
+        _, of_keys = sums.setdefault((seen.sentence, seen.site.kind), (seen, KeySums(len(seen.keys[0]))))
+        of_keys.add(seen.call.shape[1], _blocks(seen, lambda share: on_share(share, costs[number], "sinks")))
+        done += costs[number]
+
+    maps_seen = list[int]()
+    model.run(inputs, on_first, heads)
+    sinks: TextSinks = {text: _sinks(seen, of_keys) for text, (seen, of_keys) in sums.items()}
+
+    def on_second(seen: SiteCall) -> None:
+        nonlocal done
+        number = len(maps)
+        what = f"map {number + 1} of {len(costs)}"
+        of_text = sinks[seen.sentence, seen.site.kind]
+        maps.append(_map(seen, choice, of_text, lambda share: on_share(share, costs[number], what)))
+        done += costs[number]
+
+    model.run(inputs, on_second, heads)
+    return Attention(model.describe(inputs), tuple(maps))
+
+
+def _blocks(
+    seen: SiteCall, on_progress: Callable[[float], None]
+) -> Iterator[tuple[NDArray[np.floating], NDArray[np.bool_]]]:
+    """Iterate over all weights of a call of one sentence, a block of queries at a time, as for ``KeySums.add``."""
+    _, n_heads, q_length, k_length = seen.call.shape
+    at_once = max(_AT_ONCE // (n_heads * k_length), 1)
+    for start in range(0, q_length, at_once):
+        end = min(start + at_once, q_length)
+        weights = seen.call.weights(start, end)[0].cpu().numpy()
+        yield weights, _seen(seen, start, end).any(dim=0).cpu().numpy()
+        on_progress(end / q_length)
+
+
+def _seen(seen: SiteCall, start: int, end: int) -> Tensor:
+    """Return which keys queries see, bool, (n_heads or 1, queries, k_length)."""
+    visible = seen.call.visible(start, end)
+    if visible is None:
+        return torch.ones((), dtype=torch.bool).expand(1, end - start, seen.call.shape[3])
+    return visible[0].expand(-1, end - start, seen.call.shape[3])
+
+
+def _sinks(seen: SiteCall, sums: KeySums) -> Sinks | None:
+    """Return the sinks of a text; None: there are none."""
+    (queries,), (keys,) = seen.queries, seen.keys
+    if are_few(len(queries), len(keys)):
+        return None
+    of_first, of_special = np.zeros((2, len(keys)), np.bool_)
+    of_first[0] = not keys.begins_image
+    of_special[list(keys.special)] = True
+    return sums.sinks(keys, can_be_sinks(keys, (of_first, of_special)))
+
+
+def _map(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]) -> AttentionMap:
+    """Return the map by span of a call of one sentence. Weights are summed over keys tile by tile."""
+    rows, keys = _sides(seen, choice, sinks)
+    _, n_heads, q_length, k_length = seen.call.shape
+    cuts, n_columns = keys.side.edges, len(keys.side.axis)
+    require_memory(3 * _FLOAT64 * n_heads * len(rows.axis) * n_columns, torch.device("cpu"), "the map")
+    ahead = k_length - q_length if seen.site.kind == "masked" else None
+    sums = SpanSums(rows, keys, n_heads, ahead)
+    at_once = max(min(_AT_ONCE // (n_heads * (len(cuts) - 1)), _AT_ONCE // k_length), 1)
+    for start in range(0, q_length, at_once):
+        end = min(start + at_once, q_length)
+        wanted = Pooling(
+            window=(start, end, 0, k_length), cuts=(tuple(range(start, end + 1)), tuple(cuts.tolist()))
+        ).within(q_length, k_length)
+        part = _part(on_progress, start / q_length, end / q_length)
+        pooled = pool(seen.call, wanted, on_progress=part).weights[0].cpu().numpy()
+        counts = keys.side.sums(_seen(seen, start, end).cpu().numpy().astype(np.int32))
+        sums.add(start, keys.side.runs.sums(pooled), counts)
+    found = sums.result()
+    return seen.map(
+        found.mass.astype(np.float32),
+        (rows.axis, keys.side.axis),
+        sinks=keys.sinks,
+        chance=found.chance.astype(np.float32),
+        lookback=found.lookback.astype(np.float32),
+    )
+
+
+def _part(on_progress: Callable[[float], None], start: float, end: float) -> Callable[[float], None]:
+    """Return a report of the progress of a part of the work, from one share of it to another."""
+    return lambda done: on_progress(start + done * (end - start))
+
+
+def _sides(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None) -> tuple[SpanSide, KeySpans]:
+    spans_of = choice.of_text(seen.sentence)
+    (queries,), (keys,) = seen.queries, seen.keys
+    rows = SpanSide.of_axis(Axis(span_tokens(spans_of(queries), queries)), len(queries))
+    return rows, KeySpans.of(keys, spans_of(keys), sinks)
+
+
+def span_numbers_outline(model: Model, inputs: Inputs, choice: SpanChoice) -> Attention:
+    """Return maps with the rows of those that ``span_numbers`` computes, before the model runs.
+
+    Raises:
+        ArgumentError: as ``span_numbers``.
+    """
+    kinds = dict[Kind, Site]()
+    for site in model.sites(inputs):
+        kinds.setdefault(site.kind, site)
+    maps = list[AttentionMap]()
+    for number, text in enumerate(inputs.texts):
+        sentence = inputs.sentence(number)
+        for kind, site in kinds.items():
+            queries, keys = text.sides(kind)
+            spans_of = choice.of_text(sentence)
+            rows, columns = Axis(span_tokens(spans_of(queries), queries)), KeySpans.of(keys, spans_of(keys), None)
+            zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(columns.side.axis)))
+            maps.append(AttentionMap(zeros, rows, columns.side.axis, kind, site.layer, sentence=sentence, chance=zeros))
+    return Attention(Source(""), tuple(maps))

@@ -1,0 +1,110 @@
+"""Sentences and lines of a text, and its turns, as spans of tokens."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+
+from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.inputs.spans import Span, are_nameless
+from mhaviz.inputs.tokens import Ranges, Tokens
+
+_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*|\n\s*\n")
+_WIDE_END = "。！？"
+"""Marks after which a sentence ends without a blank."""
+
+_NEAR = 16  # characters before and after a mark that tell whether a sentence ends
+
+_SHORT = re.compile(r"(?:^|[\s(])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|Fig|Eq|vs|cf|al|ca)\.$")
+"""End of a text with an initial or a short form, after which no sentence ends although a capital follows."""
+
+
+def sentences(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the sentences of a text. Special tokens are in none.
+
+    A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows, or the mark belongs to an
+    initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line. This follows the
+    sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
+
+    Raises:
+        ArgumentError: the tokens have no text.
+    """
+    return _parts(tokens, "sentence", _sentence_ends)
+
+
+def lines(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the lines of a text that are not blank. Special tokens are in none.
+
+    Raises:
+        ArgumentError: the tokens have no text, or it is joined from labels that have no line breaks.
+    """
+    if "\n" not in tokens.written.text and tokens.passage is None and not are_nameless(tokens):
+        raise ArgumentError(
+            f"{parameter('by')}: expected a text with line breaks, got labels of tokens without any; give "
+            f"{parameter('by')} sentence, or a file of spans"
+        )
+    return _parts(tokens, "line", lambda text: (found.end() for found in re.finditer("\n", text)))
+
+
+def turns(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the messages of a chat by their roles, the texts of a pair, or a prompt and what a model has written.
+
+    Several turns of one role are numbered from 1: "user 1", "user 2". What a chat template adds is in none.
+
+    Raises:
+        ArgumentError: the text has no turns; the chat template has changed a message.
+    """
+    if not tokens.turns:
+        raise ArgumentError(
+            f"{parameter('by')} turn: expected a chat, a pair of texts, or a text that the model continues, got one "
+            f"text; give {parameter('chat')} or {parameter('generate')}, or a file of spans"
+        )
+    for number, turn in enumerate(tokens.turns):
+        if turn.start == turn.end:
+            raise ArgumentError(
+                f"{parameter('by')} turn: expected message {number} ({quoted(turn.name)}) in the text of the chat, got "
+                f"none as it was given: it is empty, or the chat template has changed it or a message before it; give "
+                f"a file of spans by token"
+            )
+    names = [turn.name for turn in tokens.turns]
+    return tuple(
+        Span(name if names.count(name) == 1 else f"{name} {names[:i].count(name) + 1}", ((turn.start, turn.end),))
+        for i, (name, turn) in enumerate(zip(names, tokens.turns, strict=True))
+    )
+
+
+def runs_of(positions: list[int]) -> Ranges:
+    """Return increasing positions as runs, (start, end) each."""
+    starts = [p for p, before in zip(positions, [-2, *positions], strict=False) if p != before + 1]
+    ends = [p + 1 for p, after in zip(positions, [*positions[1:], -2], strict=True) if after != p + 1]
+    return tuple(zip(starts, ends, strict=True))
+
+
+def _parts(tokens: Tokens, what: str, ends_of: Callable[[str], Iterable[int]]) -> tuple[Span, ...]:
+    """Return the parts of a text that end at these places."""
+    if are_nameless(tokens) and tokens.passage is None:
+        raise ArgumentError(
+            f"{parameter('by')} {what}: expected tokens with a text, got positions; give a file of spans by token"
+        )
+    if tokens.grid is not None:
+        raise ArgumentError(f"{parameter('by')} {what}: expected a text, got patches of an image; leave this out")
+    passage, special, start, found = tokens.written, set(tokens.special), 0, list[Span]()
+    for end in (*ends_of(passage.text), len(passage.text)):
+        inside = sorted(i for i in passage.tokens_in(start, end) if i not in special)
+        if inside:
+            found.append(Span(" ".join(passage.text[start:end].split()), runs_of(inside)))
+        start = end
+    return tuple(found)
+
+
+def _sentence_ends(text: str) -> Iterator[int]:
+    for mark in _END.finditer(text):
+        before, after = text[max(mark.end() - _NEAR, 0) : mark.end()], text[mark.end() : mark.end() + _NEAR]
+        ends_anyway = mark[0].isspace() or mark[0][0] in _WIDE_END
+        if ends_anyway or (after[:1].isspace() and not _goes_on(before, after)):
+            yield mark.end()
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Return whether a sentence goes on after a mark: at a small letter, or after an initial or a short form."""
+    first = next((c for c in after if c.isalnum()), "")
+    return unicodedata.category(first or "A") == "Ll" or bool(_SHORT.search(before))

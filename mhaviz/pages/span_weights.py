@@ -1,0 +1,267 @@
+"""Page of maps by sentence, turn or other spans: which span looks at which, and in which heads, beside uniform
+attention."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.pages.blocks import Block, Column, Page, SpanGrid, SpanPanel, Table, Text
+from mhaviz.pages.colormaps import DIVERGING
+from mhaviz.pages.labels import in_quotes, quoted
+from mhaviz.pages.map_words import sinks_texts
+from mhaviz.pages.numbers import percent, short
+from mhaviz.pages.panels import Scale
+from mhaviz.results.attention import Attention, AttentionMap, head_name
+from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios, ratios_of, shares_of
+
+_MOST_HEADS = 8  # heads that are drawn one by one
+_MOST_PAIRS = 8  # rows of the table of pairs
+_NAME = 28  # most cells of the name of a span
+_ITSELF = "itself"
+_NUMBERS = (
+    Column("weight", percent),
+    Column("uniform", percent),
+    Column("×", "{:.1f}".format),
+    Column(f"heads ≥ {short(TURNS)} ×", "{:,}".format),
+    Column("strongest", align="left"),
+)
+_TURNING = (
+    f"×: weight / uniform; heads ≥ {short(TURNS)} ×: those that give it at least {percent(LEAST_MASS)} of their "
+    f"weight; strongest: of heads that give it so much, the one with the largest ×"
+)
+
+SCALE = Scale.around_one(DIVERGING, 8.0, "× uniform")
+"""Scale of weights / those of uniform attention: fixed, so that noise stays pale."""
+
+_NOTES = (
+    "× uniform: the weight / what uniform attention would give of what does not go to sinks, over the keys seen",
+    "numbers: % of the weight",
+)
+
+
+def spans_page(attention: Attention) -> Page:
+    """Return the page of maps by span; each of several texts has a heading."""
+    texts = [SpanHeads(maps) for maps in _by_text(attention.maps)]
+    names = [_text_name(one.first) for one in texts]
+    reading = _reading(attention)
+    if len(texts) == 1:
+        return Page(_title(texts[0]), tuple(_blocks(texts[0])), attention.source.footnote, reading, True)
+    blocks = list[Block]()
+    for name, text in zip(names, texts, strict=True):
+        blocks += [*[Text(("",))] * bool(blocks), Text((f"{name}: {_title(text)}",), "heading")]
+        blocks += _blocks(text)
+    return Page("", tuple(blocks), attention.source.footnote, reading, True)
+
+
+def _by_text(maps: Sequence[AttentionMap]) -> list[list[AttentionMap]]:
+    texts = defaultdict[Hashable, list[AttentionMap]](list)
+    for m in maps:
+        sides = m.rows.tokens.texts, m.columns.tokens.texts
+        texts[m.sentence, m.pass_number, m.kind, sides, m.rows.cells is None].append(m)
+    return [*texts.values()]
+
+
+def _text_name(m: AttentionMap) -> str:
+    numbers = (("pass", m.pass_number), (m.text_name, m.sentence))
+    return ", ".join([*(f"{name} {number}" for name, number in numbers if number is not None), KIND_NAMES[m.kind]])
+
+
+def _is_of_query(text: SpanHeads) -> bool:
+    """Return whether the maps are of one span of queries, chosen from several."""
+    return text.first.rows.cells is not None and len(text.first.rows) == 1
+
+
+def _title(text: SpanHeads) -> str:
+    """Return "“answer” looks at “document 2” in L3 H7: 54% of its weight, 2.1 × uniform", or that no head turns to
+    another span."""
+    best = text.best()
+    who = f"“{_row_name(text, 0)}”" if _is_of_query(text) else "a span"
+    if best is None:
+        return f"No head gives {percent(LEAST_MASS)} of the weight of {who} to another span"
+    row, key = _row_name(text, best.query), _key_name(text, best.key)
+    if not best.turns:
+        to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
+        return f"No head turns {who} to another: at most {_times(best)} uniform, {to} in {_head(best)}"
+    return f"“{row}” looks at “{key}” in {_head(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
+
+
+def _blocks(text: SpanHeads) -> Iterator[Block]:
+    """Yield what all heads give together, the picture, and a table of the spans or pairs of spans."""
+    if _is_of_query(text):
+        lookback = _lookback_text(text)
+        yield from [Text((lookback,), "subtitle")] * bool(lookback)
+        yield _heads_grid(text)
+        yield _query_table(text)
+        return
+    yield _spans_grid(text)
+    yield _pairs_table(text)
+
+
+def _heads_grid(text: SpanHeads) -> SpanGrid:
+    """Return a panel of spans × heads for each layer, of the queries of one span. Sinks and the rest are rows apart."""
+    apart = _apart(text)
+    order = [*text.keys, *apart]
+    best = text.best()
+    panels = []
+    for m in text.maps:
+        shares, ratios = shares_of(m)[:, 0].T[order], ratios_of(m)[:, 0].T[order]
+        is_best = best is not None and best.turns and best.layer == m.layer
+        outlined = (
+            ((order.index(best.key), m.heads.index(best.head)),) if best and is_best and best.head in m.heads else ()
+        )
+        panels.append(SpanPanel(f"layer {m.layer}", shares, ratios, outlined))
+    columns = tuple(map(str, text.first.heads)) if len({m.heads for m in text.maps}) == 1 else ()
+    names = [_labelled(text, key) for key in order]
+    return _grid(panels, names, columns, (len(apart), 0))
+
+
+def _spans_grid(text: SpanHeads) -> SpanGrid:
+    """Return spans × spans, of each head or of the mean over many. Sinks and the rest are columns apart."""
+    apart = _apart(text)
+    order = [*text.keys, *apart]
+    if text.n_heads > _MOST_HEADS:
+        chance = np.where(np.isin(np.arange(len(text.first.keys)), text.keys), text.chance, np.nan)
+        shares = np.where(chance == 0, np.nan, text.mass)
+        of_heads = [(_mean_of(text), shares, ratios(text.mass, chance))]
+    else:
+        of_heads = [
+            (head_name(m.layer, head), shares, of_head)
+            for m in text.maps
+            for head, shares, of_head in zip(m.heads, shares_of(m), ratios_of(m), strict=True)
+        ]
+    panels = tuple(SpanPanel(title, shares[:, order], one[:, order]) for title, shares, one in of_heads)
+    rows = tuple(_row_name(text, row) for row in range(len(text.first.rows)))
+    columns = tuple(_key_name(text, key) for key in order)
+    return _grid(panels, rows, columns, (0, len(apart)))
+
+
+def _grid(panels: Sequence[SpanPanel], rows: Sequence[str], columns: Sequence[str], apart: tuple[int, int]) -> SpanGrid:
+    known = np.concatenate([panel.ratios[np.isfinite(panel.ratios)] for panel in panels])
+    scale = replace(SCALE, below=bool((known < SCALE.low).any()), above=bool((known > SCALE.high).any()))
+    return SpanGrid(tuple(panels), tuple(rows), tuple(columns), apart, scale, _NOTES)
+
+
+def _labelled(text: SpanHeads, key: int) -> str:
+    """Return the name of a span with its number of tokens, "document 2 (110)"."""
+    count = text.first.columns.tokens.counts[key]
+    return _key_name(text, key) + (f" ({count:,})" if key in text.keys else "")
+
+
+def _lookback_text(text: SpanHeads) -> str:
+    """Return the lookback ratios of the queries of one span; "": they have none."""
+    ratios = text.lookback(0)
+    if not ratios.size:
+        return ""
+    ends = f", {ratios.min():.2f} to {ratios.max():.2f} by head" * (ratios.size > 1)
+    return (
+        f"lookback ratio {ratios.mean():.2f}{ends}: weight on a token before “{_row_name(text, 0)}” / the same + that "
+        f"on one of its own so far (Chuang et al. 2024)"
+    )
+
+
+def _query_table(text: SpanHeads) -> Table:
+    """Return a table of the spans that the queries of one look at, in the order of the text, then of the rest and the
+    sinks."""
+    first, rows = text.first, list[tuple[Any, ...]]()
+    for key in text.keys:
+        mean, heads = text.mean(0, key), list(text.heads(0, key))
+        numbers = (mean.mass, mean.chance, mean.times_uniform) if mean else (None,) * 3
+        turning = sum(one.turns for one in heads)
+        name = _ITSELF if text.is_itself(0, key) else _key_name(text, key)
+        rows.append(
+            (name, first.columns.tokens.counts[key], *numbers, turning, _strongest_text(text.strongest(0, key)))
+        )
+    for key in _apart(text):
+        rows.append((_key_name(text, key), first.columns.tokens.counts[key], float(text.mass[0, key]), *[None] * 4))
+    heading = f"what “{_row_name(text, 0)}” looks at, {_mean_of(text)}"
+    span = (Column("span", align="left", is_key=True), Column("tokens", "{:,}".format))
+    return Table((*span, *_NUMBERS), tuple(rows), heading, notes=_TURNING)
+
+
+def _pairs_table(text: SpanHeads) -> Table:
+    """Return a table of the pairs of spans of which a head gives the one much more than uniform to the other."""
+    first = text.first
+    pairs = [(query, key) for query in range(len(first.rows)) for key in text.others(query)]
+    found = [(one, query, key) for query, key in pairs if (one := text.strongest(query, key))]
+    found.sort(key=lambda pair: -pair[0].times_uniform)
+    rows = []
+    for one, query, key in found:
+        mean = text.mean(query, key)
+        assert mean is not None
+        rows.append(
+            (
+                _row_name(text, query),
+                _key_name(text, key),
+                mean.mass,
+                mean.chance,
+                mean.times_uniform,
+                sum(head.turns for head in text.heads(query, key)),
+                _strongest_text(one),
+            )
+        )
+    ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
+    heading = f"from span to span, {_mean_of(text)}, the strongest head first"
+    return Table((*ends, *_NUMBERS), tuple(rows), heading, most=_MOST_PAIRS, notes=_TURNING)
+
+
+def _mean_of(text: SpanHeads) -> str:
+    return f"mean of {text.n_heads} heads" if text.n_heads > 1 else head_name(text.first.layer, text.first.heads[0])
+
+
+def _apart(text: SpanHeads) -> list[int]:
+    """Return the columns of the rest and of sinks."""
+    return [key for key in range(len(text.first.keys)) if key not in text.keys]
+
+
+def _strongest_text(one: SpanWeight | None) -> str:
+    """Return "L3 H7: 54%, 2.1 ×"."""
+    return f"{_head(one)}: {percent(one.mass)}, {_times(one)}" if one else f"no head gives it {percent(LEAST_MASS)}"
+
+
+def _times(one: SpanWeight) -> str:
+    return f"{one.times_uniform:.1f} ×"
+
+
+def _head(one: SpanWeight) -> str:
+    return head_name(one.layer, one.head or 0)
+
+
+def _row_name(text: SpanHeads, row: int) -> str:
+    return _names(text.first.rows.tokens.texts, text.first.rows.start)[row]
+
+
+def _key_name(text: SpanHeads, key: int) -> str:
+    return _names(text.first.columns.tokens.texts, 0, text.keys)[key]
+
+
+@lru_cache(maxsize=8)
+def _names(spans: tuple[str, ...], start: int, keys: tuple[int, ...] | None = None) -> tuple[str, ...]:
+    """Return the names of spans; where some are cut, those of ``keys``, or all, begin with their place, "#3"."""
+    named = range(len(spans)) if keys is None else keys
+    shown = [quoted(name, _NAME) for name in spans]
+    are_cut = any(quoted(spans[i], 2 * len(spans[i]) + 2) != shown[i] for i in named) or len(set(spans)) < len(spans)
+    places = {i: f"#{start + i} " for i in named if are_cut or start}
+    return tuple(places.get(i, "") + quoted(name, _NAME - len(places.get(i, ""))) for i, name in enumerate(spans))
+
+
+def _reading(attention: Attention) -> str:
+    """Return how to read the pictures."""
+    maps = [m for m in attention.maps if m.chance is not None]
+    grey = dict.fromkeys(
+        in_quotes(quoted(m.keys[j], _NAME))
+        for m in maps
+        for j in np.flatnonzero(np.isnan(m.chance).all(axis=(0, 1)))  # type: ignore[arg-type]
+    )
+    sinks = dict.fromkeys(text for m in maps if m.sinks for text in sinks_texts([m])) if len(maps) == 1 else ()
+    parts = [
+        "a span gives the mean over its tokens, and gets the sum over its tokens",
+        f"in grey: {', '.join(grey)}, sinks and keys in no span" if grey else "",
+        *sinks,
+        attention.source.remark,
+    ]
+    return "; ".join(filter(None, parts))

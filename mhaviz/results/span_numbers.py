@@ -1,0 +1,144 @@
+"""Weights between spans of a text, beside those of uniform attention, and the lookback ratio."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.inputs.sentences import runs_of
+from mhaviz.inputs.spans import Span
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.results.axis import Axis
+from mhaviz.results.sinks import Sinks
+from mhaviz.results.spans import SpanSide
+
+REST = "(rest)"
+"""Name of the keys that are in no span, such as what a chat template adds."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeySpans:
+    """The keys of a map by span.
+
+    Attributes:
+        side: the spans without their sinks, then the rest, if there is any, and each sink; all keys are in one.
+        n_spans: number of spans, which come first.
+        sinks: the sinks, with the places of their columns; None: there are none.
+    """
+
+    side: SpanSide
+    n_spans: int
+    sinks: Sinks | None
+
+    @classmethod
+    def of(cls, tokens: Tokens, spans: tuple[Span, ...], sinks: Sinks | None) -> "KeySpans":
+        """Return the columns for spans of these keys. A span of sinks alone has no column."""
+        apart = {sink.key for sink in sinks.sinks} if sinks else set[int]()
+        without = [replace(span, ranges=_without(span, apart)) for span in spans]
+        named = [span for span in without if span.ranges]
+        inside = {i for span in spans for run in span.ranges for i in range(*run)}
+        others = [i for i in range(len(tokens)) if i not in inside and i not in apart]
+        rest = [Span(REST, runs_of(others))] * bool(others)
+        alone = [Span(tokens.texts[i], ((i, i + 1),)) for i in sorted(apart)]
+        columns = (*named, *rest, *alone)
+        axis = Axis(Tokens(tuple(one.name for one in columns), ranges=tuple(one.ranges for one in columns)))
+        begin = len(named) + len(rest)
+        moved = sinks and replace(
+            sinks, sinks=tuple(replace(sink, key=begin + i) for i, sink in enumerate(sinks.sinks))
+        )
+        return cls(SpanSide.of_axis(axis, len(tokens)), len(named), moved)
+
+    @property
+    def are_free(self) -> NDArray[np.bool_]:
+        """Whether each column is of no sink, (columns,)."""
+        free = np.ones(len(self.side.axis), np.bool_)
+        free[list(self.sinks.keys) if self.sinks else []] = False
+        return free
+
+
+class SpanNumbers(NamedTuple):
+    """Numbers of the queries of each span.
+
+    Attributes:
+        mass: float64, (n_heads, rows, columns), mean weight of the queries of a span on all keys of another.
+        chance: float64, in the same shape, the mean of what uniform attention gives these keys: of the weight that a
+            query gives to no sink, the share that they are of the keys that it sees and that are no sinks. NaN in the
+            columns of sinks and of the rest.
+        lookback: float64, (n_heads, rows), lookback ratio of the queries of a span; NaN: it has none.
+    """
+
+    mass: NDArray[np.float64]
+    chance: NDArray[np.float64]
+    lookback: NDArray[np.float64]
+
+
+class SpanSums:
+    """Sums over the queries of a map, from which its numbers by span are.
+
+    With m_iT = Σ_{j ∈ T \\ S} a_ij for query i, span T and sinks S, and n_iT the number of keys of T \\ S that i sees,
+
+        mass_PT = mean over i ∈ P of m_iT,
+        chance_PT = mean over i ∈ P of Σ_U m_iU · n_iT / Σ_U n_iU,
+
+    where U are all spans and the rest. A uniform head has mass = chance everywhere, whatever sinks take, and however
+    long a span is or how much of it a mask hides.
+
+    The lookback ratio of a query i of a span that begins at position s of masked self-attention is c / (c + w), where c
+    is its mean weight on the keys before s, and w that on the keys from s to i (Chuang et al. 2024, arXiv 2407.07071,
+    section 2.1).
+
+    Args:
+        rows: spans of the queries.
+        keys: columns.
+        n_heads: number of heads.
+        ahead: position of the first query among the keys, in masked self-attention; None: no later keys are hidden.
+    """
+
+    def __init__(self, rows: SpanSide, keys: KeySpans, n_heads: int, ahead: int | None) -> None:
+        self._rows, self._keys, self._ahead = rows, keys, ahead
+        shape = n_heads, len(rows.axis), len(keys.side.axis)
+        self._mass, self._chance, self._lookback = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2])
+
+    def add(self, start: int, sums: NDArray[np.floating], seen: NDArray[np.number]) -> None:
+        """Add queries from position ``start`` on.
+
+        Args:
+            start: position of the first.
+            sums: (n_heads, queries, columns), weight on each column.
+            seen: (n_heads or 1, queries, columns), number of keys of each column that they see.
+        """
+        owners = self._rows.owners[start : start + sums.shape[1]]
+        free = self._keys.are_free
+        given, n_free = sums[..., free].sum(axis=2, dtype=np.float64), seen[..., free].sum(axis=2)
+        chance = (given / np.maximum(n_free, 1))[..., None] * seen
+        for row in np.unique(owners[owners >= 0]):
+            those = np.flatnonzero(owners == row)
+            self._mass[:, row] += sums[:, those].sum(axis=1, dtype=np.float64)
+            self._chance[:, row] += chance[:, those].sum(axis=1)
+            self._lookback[:, row] += self._lookbacks(int(row), start + those, sums[:, those]).sum(axis=1)
+
+    def _lookbacks(self, row: int, queries: NDArray[np.int64], sums: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return the lookback ratios of queries of a span, (n_heads, queries); NaN: they have none."""
+        ratios = np.full(sums.shape[:2], np.nan)
+        ranges = self._rows.axis.tokens.ranges[row]
+        if self._ahead is None or len(ranges) > 1 or (first := ranges[0][0] + self._ahead) < 1:
+            return ratios
+        last = ranges[0][1] + self._ahead
+        are_written = [first <= of_column[0][0] < last for of_column in self._keys.side.axis.tokens.ranges]
+        written = sums[..., are_written].sum(axis=2, dtype=np.float64)
+        context = sums.sum(axis=2, dtype=np.float64) - written
+        c, w = context / first, written / (queries + self._ahead - first + 1)
+        np.divide(c, c + w, out=ratios, where=c + w > 0)
+        return ratios
+
+    def result(self) -> SpanNumbers:
+        """Return the means over the queries of each span."""
+        n_queries = np.bincount(self._rows.owners[self._rows.owners >= 0], minlength=len(self._rows.axis))
+        chance = self._chance / n_queries[:, None]
+        chance[..., self._keys.n_spans :] = np.nan
+        return SpanNumbers(self._mass / n_queries[:, None], chance, self._lookback / n_queries)
+
+
+def _without(span: Span, apart: set[int]) -> tuple[tuple[int, int], ...]:
+    return runs_of([i for run in span.ranges for i in range(*run) if i not in apart])

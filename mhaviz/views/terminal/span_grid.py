@@ -1,0 +1,47 @@
+"""Weights between spans in the terminal, where it has colours and room for a panel."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style as RichStyle
+from rich.text import Text as Line
+
+from mhaviz.pages.blocks import SpanGrid
+from mhaviz.pages.labels import cut
+from mhaviz.pages.panels import SINK_SCALE, Scale
+from mhaviz.views.colours import places
+from mhaviz.views.terminal.cells import terminal_colours, text_colours
+from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
+from mhaviz.views.text import isolated
+
+_CELL, _LEAST_LABEL = 5, 8  # columns of the terminal
+
+
+def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: int) -> Iterator[Line]:
+    """Yield the lines of a single panel; none of several, or where it has no room, as tables have its strongest."""
+    label = min(max(map(cell_len, block.rows)), width - _CELL * len(block.columns) - 1)
+    if len(block.panels) > 1 or label < min(_LEAST_LABEL, max(map(cell_len, block.rows))):
+        return
+    (panel,) = block.panels
+    yield Line(panel.title, BOLD)
+    heads = "".join(set_cell_size(f" {cut(name, _CELL - 1)}", _CELL) for name in block.columns)
+    yield Line(" " * (label + 1) + isolated(heads), DIM)
+    for i, name in enumerate(block.rows):
+        line = Line(isolated(set_cell_size(cut(name, label), label)) + " ")
+        for j in range(len(block.columns)):
+            apart, text = block.are_apart(i, j), block.text(panel, i, j)
+            number = panel.shares[i, j] if apart else panel.ratios[i, j]
+            style = _style(float(number), SINK_SCALE if apart else scale, abilities)
+            line.append(text.rjust(_CELL - 1) + " ", style)
+        yield line
+    yield Line()
+
+
+def _style(number: float, scale: Scale, abilities: Abilities) -> RichStyle:
+    """Return the colours of a cell; none without colours, and where there is no number."""
+    if abilities.colours is None or np.isnan(number):
+        return RichStyle()
+    place = int(places(np.array(number, np.float32), scale))
+    ground, ink = (of_scale(scale.colormap, abilities.colours) for of_scale in (terminal_colours, text_colours))
+    return RichStyle.from_color(ink[place], ground[place])

@@ -1,0 +1,105 @@
+"""Layout of weights between spans: how wide a cell is, how many panels stand side by side, and which labels are turned.
+
+Lengths are in inches.
+"""
+
+import math
+from dataclasses import dataclass
+
+from mhaviz.pages.blocks import SpanGrid
+from mhaviz.pages.labels import every
+from mhaviz.views.measures import DRAWN_WIDER, POINTS, SMALL
+from mhaviz.views.tiles.labels import Ruler
+
+ROW = 0.165  # height of a row
+GAP, APART = 0.12, 0.035  # between panels; between the other rows or columns and those that are apart
+BESIDE = 0.06  # between a label and its cell
+TITLE = 0.19  # above the cells of a panel
+_LEAST, _OF_COLOURS = 0.15, 0.045  # least width of a cell with a number, and of one with a colour alone
+_OF_HEADS, _OF_NAMES = 0.21, 0.75  # most width of a cell under a number, and under a name
+_LABELS = 0.42  # most of the room that labels of rows may take
+_LONGEST = 1.1  # most height of turned labels
+_BELOW = 0.14  # height of labels that are not turned
+
+
+@dataclass(frozen=True)
+class SpanLayout:
+    """Layout of panels of weights between spans.
+
+    Attributes:
+        left: width of the labels of rows, with the gap beside them.
+        cell: width of a cell.
+        across: number of panels side by side.
+        has_numbers: whether cells have room for their numbers.
+        is_turned: whether labels of columns read from bottom to top.
+        below: height of the labels of columns.
+        step: from one column with a label to the next.
+        size: rows and columns of a panel, and how many of each are apart.
+    """
+
+    left: float
+    cell: float
+    across: int
+    has_numbers: bool
+    is_turned: bool
+    below: float
+    step: int
+    size: tuple[int, int, int, int]
+
+    @property
+    def width(self) -> float:
+        """Width of all panels with the labels of rows."""
+        return self.left + self.across * self.panel_width + (self.across - 1) * GAP
+
+    @property
+    def panel_width(self) -> float:
+        """Width of the cells of a panel."""
+        _, columns, _, apart = self.size
+        return columns * self.cell + APART * bool(apart)
+
+    @property
+    def cells_height(self) -> float:
+        """Height of the cells of a panel."""
+        rows, _, apart, _ = self.size
+        return rows * ROW + APART * bool(apart)
+
+    def line_height(self, has_titles: bool) -> float:
+        """Return the height of a line of panels with their labels."""
+        return TITLE * has_titles + self.cells_height + self.below + GAP
+
+    def x(self, column: int) -> float:
+        """Return the left side of a column in its panel."""
+        _, columns, _, apart = self.size
+        return column * self.cell + APART * (bool(apart) and column >= columns - apart)
+
+    def y(self, row: int) -> float:
+        """Return the top of a row in its panel."""
+        rows, _, apart, _ = self.size
+        return row * ROW + APART * (bool(apart) and row >= rows - apart)
+
+
+def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
+    """Lay out panels in a width of ``room``: as many side by side as have room for numbers, else for colours."""
+    labels = max(ruler.width(name, SMALL) for name in block.rows) * DRAWN_WIDER + BESIDE
+    left = min(labels, _LABELS * room)
+    size = len(block.rows), len(block.columns), *block.apart
+    names = max(ruler.width(name, SMALL) for name in block.columns) * DRAWN_WIDER
+    are_heads = all(name.isdecimal() for name in block.columns)
+    most = _OF_HEADS if are_heads else _OF_NAMES
+    n_panels, n_columns = len(block.panels), len(block.columns)
+
+    def cell(across: int) -> float:
+        return (room - left - (across - 1) * GAP - across * APART * bool(block.apart[1])) / (across * n_columns)
+
+    fitting = [n for n in range(1, n_panels + 1) if cell(n) >= _LEAST]
+    has_numbers = bool(fitting)
+    fitting = fitting or [n for n in range(1, n_panels + 1) if cell(n) >= _OF_COLOURS] or [1]
+    lines = math.ceil(n_panels / fitting[-1])
+    across = math.ceil(n_panels / lines)
+    width = min(cell(across), most)
+    is_turned = not are_heads and names + BESIDE > width
+    below = (min(names, _LONGEST) if is_turned else _BELOW) + BESIDE
+    step = every(n_columns, int(n_columns * width / (names + BESIDE / 2))) if are_heads else 1
+    if is_turned and width < SMALL / POINTS:
+        step = every(n_columns, int(n_columns * width * POINTS / SMALL))
+    return SpanLayout(left, width, across, has_numbers, is_turned, below, step, size)
