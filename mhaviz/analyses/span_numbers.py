@@ -17,13 +17,13 @@ from mhaviz.attention.model import Inputs, Model, Site, SiteCall
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import require_memory
 from mhaviz.inputs.span_choice import SpanChoice
-from mhaviz.inputs.spans import span_tokens
-from mhaviz.inputs.tokens import Kind
+from mhaviz.inputs.spans import SpansOf, span_tokens
+from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
 from mhaviz.results.sinks import KeySums, Sinks, are_few, can_be_sinks
-from mhaviz.results.span_numbers import KeySpans, SpanSums
+from mhaviz.results.span_numbers import KeySpans, SpanSums, spans_of_sides
 from mhaviz.results.spans import SpanSide
 
 _FLOAT32, _FLOAT64 = 4, 8  # bytes
@@ -117,11 +117,12 @@ def _sinks(seen: SiteCall, sums: KeySums) -> Sinks | None:
 
 def _map(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]) -> AttentionMap:
     """Return the map by span of a call of one sentence. Weights are summed over keys tile by tile."""
-    rows, keys = _sides(seen, choice, sinks)
     _, n_heads, q_length, k_length = seen.call.shape
+    ahead = k_length - q_length if seen.site.kind == "masked" else None
+    (queries,), (of_keys,) = seen.queries, seen.keys
+    rows, keys = _sides(queries, of_keys, choice.of_text(seen.sentence), sinks, ahead)
     cuts, n_columns = keys.side.edges, len(keys.side.axis)
     require_memory(3 * _FLOAT64 * n_heads * len(rows.axis) * n_columns, torch.device("cpu"), "the map")
-    ahead = k_length - q_length if seen.site.kind == "masked" else None
     sums = SpanSums(rows, keys, n_heads, ahead)
     at_once = max(min(_AT_ONCE // (n_heads * (len(cuts) - 1)), _AT_ONCE // k_length), 1)
     for start in range(0, q_length, at_once):
@@ -148,11 +149,13 @@ def _part(on_progress: Callable[[float], None], start: float, end: float) -> Cal
     return lambda done: on_progress(start + done * (end - start))
 
 
-def _sides(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None) -> tuple[SpanSide, KeySpans]:
-    spans_of = choice.of_text(seen.sentence)
-    (queries,), (keys,) = seen.queries, seen.keys
-    rows = SpanSide.of_axis(Axis(span_tokens(spans_of(queries), queries)), len(queries))
-    return rows, KeySpans.of(keys, spans_of(keys), sinks)
+def _sides(
+    queries: Tokens, keys: Tokens, spans_of: SpansOf, sinks: Sinks | None, ahead: int | None
+) -> tuple[SpanSide, KeySpans]:
+    """Return the spans of queries and of keys; arguments as of ``spans_of_sides``."""
+    of_queries, of_keys = spans_of_sides(queries, keys, spans_of, ahead)
+    rows = SpanSide.of_axis(Axis(span_tokens(of_queries, queries)), len(queries))
+    return rows, KeySpans.of(keys, of_keys, sinks)
 
 
 def span_numbers_outline(model: Model, inputs: Inputs, choice: SpanChoice) -> Attention:
@@ -169,8 +172,8 @@ def span_numbers_outline(model: Model, inputs: Inputs, choice: SpanChoice) -> At
         sentence = inputs.sentence(number)
         for kind, site in kinds.items():
             queries, keys = text.sides(kind)
-            spans_of = choice.of_text(sentence)
-            rows, columns = Axis(span_tokens(spans_of(queries), queries)), KeySpans.of(keys, spans_of(keys), None)
-            zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(columns.side.axis)))
-            maps.append(AttentionMap(zeros, rows, columns.side.axis, kind, site.layer, sentence=sentence, chance=zeros))
+            side, columns = _sides(queries, keys, choice.of_text(sentence), None, None)
+            rows, axis = side.axis, columns.side.axis
+            zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(axis)))
+            maps.append(AttentionMap(zeros, rows, axis, kind, site.layer, sentence=sentence, chance=zeros))
     return Attention(Source(""), tuple(maps))

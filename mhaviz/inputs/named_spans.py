@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
-from mhaviz.inputs.sentences import runs_of
 from mhaviz.inputs.spans import Span
-from mhaviz.inputs.tokens import Ranges, Tokens
+from mhaviz.inputs.tokens import Ranges, Tokens, runs_of
 
 _Runs = tuple[int | tuple[int, int], ...]  # one range, or several
 

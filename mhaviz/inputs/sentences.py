@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.spans import Span, are_nameless
-from mhaviz.inputs.tokens import Ranges, Tokens
+from mhaviz.inputs.tokens import Tokens, runs_of
 
 _END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*|\n\s*\n")
 _WIDE_END = "。！？"
@@ -21,8 +21,8 @@ _SHORT = re.compile(r"(?:^|[\s(])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|Fig|Eq|vs|cf|a
 def sentences(tokens: Tokens) -> tuple[Span, ...]:
     """Return the sentences of a text. Special tokens are in none.
 
-    A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows, or the mark belongs to an
-    initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line. This follows the
+    A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows in a text with capitals,
+    or the mark belongs to an initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line. This follows the
     sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
 
     Raises:
@@ -37,7 +37,8 @@ def lines(tokens: Tokens) -> tuple[Span, ...]:
     Raises:
         ArgumentError: the tokens have no text, or it is joined from labels that have no line breaks.
     """
-    if "\n" not in tokens.written.text and tokens.passage is None and not are_nameless(tokens):
+    is_joined = tokens.passage is None and tokens.grid is None and not are_nameless(tokens)
+    if is_joined and "\n" not in tokens.written.text:
         raise ArgumentError(
             f"{parameter('by')}: expected a text with line breaks, got labels of tokens without any; give "
             f"{parameter('by')} sentence, or a file of spans"
@@ -72,13 +73,6 @@ def turns(tokens: Tokens) -> tuple[Span, ...]:
     )
 
 
-def runs_of(positions: list[int]) -> Ranges:
-    """Return increasing positions as runs, (start, end) each."""
-    starts = [p for p, before in zip(positions, [-2, *positions], strict=False) if p != before + 1]
-    ends = [p + 1 for p, after in zip(positions, [*positions[1:], -2], strict=True) if after != p + 1]
-    return tuple(zip(starts, ends, strict=True))
-
-
 def _parts(tokens: Tokens, what: str, ends_of: Callable[[str], Iterable[int]]) -> tuple[Span, ...]:
     """Return the parts of a text that end at these places."""
     if are_nameless(tokens) and tokens.passage is None:
@@ -97,14 +91,16 @@ def _parts(tokens: Tokens, what: str, ends_of: Callable[[str], Iterable[int]]) -
 
 
 def _sentence_ends(text: str) -> Iterator[int]:
+    has_capitals = text != text.lower()
     for mark in _END.finditer(text):
         before, after = text[max(mark.end() - _NEAR, 0) : mark.end()], text[mark.end() : mark.end() + _NEAR]
         ends_anyway = mark[0].isspace() or mark[0][0] in _WIDE_END
-        if ends_anyway or (after[:1].isspace() and not _goes_on(before, after)):
+        if ends_anyway or (after[:1].isspace() and not _goes_on(before, after, has_capitals)):
             yield mark.end()
 
 
-def _goes_on(before: str, after: str) -> bool:
+def _goes_on(before: str, after: str, has_capitals: bool) -> bool:
     """Return whether a sentence goes on after a mark: at a small letter, or after an initial or a short form."""
     first = next((c for c in after if c.isalnum()), "")
-    return unicodedata.category(first or "A") == "Ll" or bool(_SHORT.search(before))
+    is_small = has_capitals and unicodedata.category(first or "A") == "Ll"
+    return is_small or bool(_SHORT.search(before))

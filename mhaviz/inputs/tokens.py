@@ -273,6 +273,13 @@ def segments_text(segments: Sequence[Segment], of: str = "tokens") -> str:
     return f"{of} {', '.join(f'{run} {shortened(name)}' for run, name in zip(runs, names, strict=False))}{more}"
 
 
+def runs_of(positions: Sequence[int]) -> Ranges:
+    """Return increasing positions as runs without gaps."""
+    starts = [p for i, p in enumerate(positions) if not i or positions[i - 1] < p - 1]
+    ends = [p + 1 for i, p in enumerate(positions, 1) if i == len(positions) or positions[i] > p + 1]
+    return tuple(zip(starts, ends, strict=True))
+
+
 @dataclass(frozen=True)
 class Piece:
     """A piece of a text that is too long for a model.

@@ -4,7 +4,6 @@ attention."""
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight
 
 _MOST_HEADS = 8  # heads that are drawn one by one
 _MOST_PAIRS = 8  # rows of the table of pairs
-_NAME = 28  # most cells of the name of a span
+_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
 _ITSELF = "itself"
 _NUMBERS = (
     Column("weight", percent),
@@ -232,21 +231,22 @@ def _head(one: SpanWeight) -> str:
 
 
 def _row_name(text: SpanHeads, row: int) -> str:
-    return _names(text.first.rows.tokens.texts, text.first.rows.start)[row]
+    return _name(text.first.queries[row], text.first.rows.start + row, _are_numbered(text))
 
 
 def _key_name(text: SpanHeads, key: int) -> str:
-    return _names(text.first.columns.tokens.texts, 0, text.keys)[key]
+    return _name(text.first.keys[key], key, key in text.keys and _are_numbered(text))
 
 
-@lru_cache(maxsize=8)
-def _names(spans: tuple[str, ...], start: int, keys: tuple[int, ...] | None = None) -> tuple[str, ...]:
-    """Return the names of spans; where some are cut, those of ``keys``, or all, begin with their place, "#3"."""
-    named = range(len(spans)) if keys is None else keys
-    shown = [quoted(name, _NAME) for name in spans]
-    are_cut = any(quoted(spans[i], 2 * len(spans[i]) + 2) != shown[i] for i in named) or len(set(spans)) < len(spans)
-    places = {i: f"#{start + i} " for i in named if are_cut or start}
-    return tuple(places.get(i, "") + quoted(name, _NAME - len(places.get(i, ""))) for i, name in enumerate(spans))
+def _name(span: str, place: int, is_numbered: bool) -> str:
+    number = f"#{place} " * is_numbered
+    return number + quoted(span, _NAME - len(number))
+
+
+def _are_numbered(text: SpanHeads) -> bool:
+    """Return whether names of spans begin with their place, "#3", as some are cut, and may then look alike."""
+    names = [*text.first.queries, *(text.first.keys[key] for key in text.keys)]
+    return any(quoted(name, _NAME) != quoted(name, _LONG) for name in names)
 
 
 def _reading(attention: Attention) -> str:

@@ -18,7 +18,7 @@ from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
 from mhaviz.results.sinks import Sinks, sinks_of
-from mhaviz.results.span_numbers import KeySpans, SpanSums
+from mhaviz.results.span_numbers import KeySpans, SpanSums, spans_of_sides
 from mhaviz.results.spans import SpanSide
 from mhaviz.results.summary import MapSummary
 
@@ -309,10 +309,11 @@ class AttentionMap(Result):
                 f"{parameter('by')}: {self.name}: expected weights, to show them beside those of uniform attention; "
                 f"give {parameter('by')} word, or leave it out"
             )
-        queries, keys = (spans_of(axis.tokens) for axis in (self.rows, self.columns))
+        ahead = self._ahead if self.kind == "masked" else None
+        queries, keys = spans_of_sides(self.rows.tokens, self.columns.tokens, spans_of, ahead)
         side = SpanSide.of_axis(Axis(span_tokens(queries, self.rows.tokens)), len(self.queries))
         of_keys = KeySpans.of(self.columns.tokens, keys, self.sinks)
-        sums = SpanSums(side, of_keys, len(self.weights), self._ahead if self.kind == "masked" else None)
+        sums = SpanSums(side, of_keys, len(self.weights), ahead)
         seen = of_keys.side.sums(self._seen_surely.astype(np.int64))
         sums.add(0, np.stack([of_keys.side.sums(one.astype(np.float64)) for one in self.weights]), seen[None])
         found = sums.result()
@@ -515,7 +516,7 @@ class AttentionMap(Result):
         of_spans = {
             "query_tokens": np.tile(np.repeat(of_queries, columns), n_heads),
             "key_tokens": np.tile(of_keys, n_heads * rows),
-            "uniform": np.full(weights.size, np.nan, np.float32) if self.chance is None else self.chance.reshape(-1),
+            "chance": np.full(weights.size, np.nan, np.float32) if self.chance is None else self.chance.reshape(-1),
         }
         of_all = {
             "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
@@ -567,7 +568,7 @@ class Attention(Result):
         """Return all numbers in long form, one row each. The columns are sentence, layer, kind, head, query, key,
         query_position, key_position, quantity, reduction and the number itself, weight. A recording has the columns
         module and, with several passes, pass before them; maps by word have query_tokens and key_tokens, the numbers of
-        their tokens, before the last, and those of other spans also uniform, the weight of uniform attention.
+        their tokens, before the last, and those of other spans also chance, the weight of uniform attention.
 
         Positions in pooled maps are those of the first token of a cell; by word they count words. Raises MhavizError
         without pandas.
@@ -579,15 +580,15 @@ class Attention(Result):
     @property
     def further_columns(self) -> tuple[str, ...]:
         """Columns that some tables have in addition: "module" and "pass" of a recorded program, as far as they are
-        known; "query_tokens" and "key_tokens" of maps by word or other spans, and "uniform", ``AttentionMap.chance``,
-        of the others."""
+        known; "query_tokens" and "key_tokens" of maps by word or other spans, and "chance" of the
+        others."""
         has_spans = any(m.has_spans for m in self.maps)
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),
             "query_tokens": has_spans,
             "key_tokens": has_spans,
-            "uniform": any(m.chance is not None for m in self.maps),
+            "chance": any(m.chance is not None for m in self.maps),
         }
         return tuple(name for name, is_known in has.items() if is_known)
 

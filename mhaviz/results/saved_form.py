@@ -74,7 +74,7 @@ class _Description(msgspec.Struct, omit_defaults=True):
     module: str = ""
     to_special: list[_Share] | None = None
     pass_number: _Position | None = msgspec.field(default=None, name="pass")
-    uniform: list[list[list[float | None]]] | None = None
+    chance: list[list[list[float | None]]] | None = None
     lookback: list[list[float | None]] | None = None
 
 
@@ -124,7 +124,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         pass_number=m.pass_number,
     )
     quantity = {} if m.quantity.key == WEIGHT.key else {m.quantity.key: True}
-    of_spans = {"uniform": m.chance, "lookback": m.lookback}
+    of_spans = {"chance": m.chance, "lookback": m.lookback}
     return {**msgspec.to_builtins(saved), **quantity, **{name: x for name, x in of_spans.items() if x is not None}}
 
 
@@ -166,11 +166,11 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         to_special=None if saved.to_special is None else np.array(saved.to_special, np.float32),
         module=saved.module,
         pass_number=saved.pass_number,
-        chance=None if saved.uniform is None else np.array(saved.uniform, np.float32),
+        chance=None if saved.chance is None else np.array(saved.chance, np.float32),
         lookback=None if saved.lookback is None else np.array(saved.lookback, np.float32),
     )
     if m.chance is not None and (m.chance < 0).any():
-        raise ValueError(f"uniform: expected weights from 0 on, got {np.nanmin(m.chance):g}")
+        raise ValueError(f"chance: expected weights from 0 on, got {np.nanmin(m.chance):g}")
     if quantity.of_all_heads and len(m.heads) > 1:
         raise ValueError(f"{quantity.key}: expected one matrix for all heads, got {len(m.heads)}")
     if m.summary and len(m.summary.heads) != len(m.heads):

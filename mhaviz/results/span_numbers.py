@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.sentences import runs_of
-from mhaviz.inputs.spans import Span
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.spans import Span, SpansOf
+from mhaviz.inputs.tokens import Ranges, Tokens, runs_of
 from mhaviz.results.axis import Axis
 from mhaviz.results.sinks import Sinks
 from mhaviz.results.spans import SpanSide
@@ -55,6 +55,35 @@ class KeySpans:
         free = np.ones(len(self.side.axis), np.bool_)
         free[list(self.sinks.keys) if self.sinks else []] = False
         return free
+
+
+def spans_of_sides(
+    queries: Tokens, keys: Tokens, spans_of: SpansOf, ahead: int | None
+) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Return the spans of the queries and of the keys.
+
+    ``ahead``: position of the first query among the keys, where both are one text whose keys are all of it; None: each
+    side is read by itself.
+
+    Raises:
+        ArgumentError: as ``spans_of``; no query is in a span.
+    """
+    of_keys = spans_of(keys)
+    if not ahead:
+        return spans_of(queries), of_keys
+    moved = (replace(span, ranges=_moved(span.ranges, ahead, len(queries))) for span in of_keys)
+    of_queries = tuple(span for span in moved if span.ranges)
+    if not of_queries:
+        raise ArgumentError(
+            f"{parameter('by')}: expected queries in some span, got those from token {ahead} on, which are in none"
+        )
+    return of_queries, of_keys
+
+
+def _moved(ranges: Ranges, ahead: int, length: int) -> Ranges:
+    """Return which of ``length`` queries are keys in these ranges."""
+    moved = ((max(start - ahead, 0), min(end - ahead, length)) for start, end in ranges)
+    return tuple((start, end) for start, end in moved if start < end)
 
 
 class SpanNumbers(NamedTuple):
@@ -140,5 +169,6 @@ class SpanSums:
         return SpanNumbers(self._mass / n_queries[:, None], chance, self._lookback / n_queries)
 
 
-def _without(span: Span, apart: set[int]) -> tuple[tuple[int, int], ...]:
+def _without(span: Span, apart: set[int]) -> Ranges:
+    """Return the tokens of a span but for those apart."""
     return runs_of([i for run in span.ranges for i in range(*run) if i not in apart])

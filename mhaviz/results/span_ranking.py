@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.results.attention import AttentionMap
 
 TURNS = 2.0
@@ -105,8 +106,9 @@ class SpanHeads:
 
     def is_itself(self, query: int, key: int) -> bool:
         """Whether a row and a column are the same span of one text."""
-        same = self.first.rows.tokens.texts[query] == self.first.columns.tokens.texts[key]
-        return same and self.first.kind != "cross"
+        queries, keys = self.first.rows.tokens.ranges[query], self.first.columns.tokens.ranges[key]
+        have_token = any(a < d and c < b for a, b in queries for c, d in keys)
+        return have_token and self.first.kind in OF_ONE_TEXT
 
     def others(self, query: int) -> Iterator[int]:
         """Iterate over the columns of other spans than that of the queries."""

@@ -108,6 +108,6 @@ def write_csv(result: Attention | HeadTable, stream: IO[str]) -> None:
                 lines.writerow(columns)
             short = columns["weight"].astype(str)  # in as few digits as identify it
             columns["weight"] = short.astype(float)
-            if "uniform" in columns:
-                columns["uniform"] = np.where(np.isnan(columns["uniform"]), "", columns["uniform"].astype(str))
+            if "chance" in columns:
+                columns["chance"] = np.where(np.isnan(columns["chance"]), "", columns["chance"].astype(str))
             lines.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

@@ -18,6 +18,7 @@ from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Segment, segments_text
 from mhaviz.models.transformers import confinement
 from mhaviz.models.transformers.model import model_in_memory
+from mhaviz.models.transformers.segments import read_chat
 from mhaviz.models.transformers.texts import Texts
 
 CLOSE = rounding(depth=2)
@@ -450,3 +451,90 @@ def test_errors_on_the_command_line(mhaviz, model_folder, tmp_path, monkeypatch,
     assert result.status == status
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+def said(tokens, turn):
+    return "".join(tokens.texts[turn.start : turn.end]).strip()
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        CHATML,
+        "{% for m in messages %}[{{ m.role }}]: {{ m.content | trim }} user \n{% endfor %}",  # its own words are roles
+        "{{ messages[0].content }}{% for m in messages[1:] %}<s>{{ m.content }}{% endfor %}",
+    ],
+)
+def test_turns_are_the_messages_alone(template):
+    messages = [{"role": "system", "content": "user the mat "}, *CHAT[1:], {"role": "user", "content": "the"}]
+    text = read_chat(of_chats(template), messages, "m")
+    turns = text.source.turns
+    assert [turn.name for turn in turns] == ["system", "user", "assistant", "user"]
+    assert [said(text.source, turn) for turn in turns] == [m["content"].strip() for m in messages]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}<s>{{ m.content | upper }}{% endfor %}",
+        "{% for m in messages %}{{ m.content }} {{ m.content }}{% endfor %}",
+        "{{ messages[1].content }}{{ messages[0].content }}",
+        "{% for m in messages %}{% if 'placeholder' in m.content %}{{ raise_exception('no') }}{% endif %}"
+        "{{ m.content }}{% endfor %}",
+    ],
+)
+def test_a_template_that_changes_messages_leaves_them_without_tokens(template):
+    loaded = in_memory("gpt2", of_chats(template))[1]
+    with pytest.raises(ArgumentError, match="the chat template has changed it or a message before it"):
+        loaded.attend(chat=CHAT[:2], by="turn")
+
+
+def test_what_is_behind_a_changed_message_is_not_guessed():
+    template = "{% for m in messages %}<s>{{ m.content if loop.first else m.content | upper }}{% endfor %}"
+    turns = read_chat(of_chats(template), CHAT, "m").source.turns
+    assert [turn.end > turn.start for turn in turns] == [False, False, False]  # what follows it begins no message
+
+
+def test_the_written_answer_is_a_turn():
+    loaded = in_memory("gpt2", of_chats())[1]
+    found = loaded.attend(chat=CHAT[:2], generate=3, by="turn")[0]
+    assert found.queries == ("system", "user", "answer")
+    assert found.rows.tokens.counts[2] == 3
+    assert 0 < found.lookback[0, 2] < 1
+    assert loaded.attend("the cat", generate=2, by="turn")[0].queries == ("prompt", "answer")
+
+
+def test_texts_of_a_pair_are_turns():
+    loaded = in_memory("bert", of_pairs())[1]
+    found = loaded.attend("the cat", pair="a dog", by="turn")[0]
+    assert found.queries == ("first", "second")
+    spans = [{"name": "cat", "text": "cat"}, {"name": "dog", "text": "dog"}]
+    assert loaded.attend("the cat", pair="a dog", by=spans)[0].rows.tokens.ranges == (((2, 3),), ((5, 6),))
+
+
+def test_characters_are_those_of_the_text_that_the_model_reads():
+    loaded = in_memory("bert", of_pairs())[1]
+    text = "the cat sat. hello world."
+    found = loaded.attend(text, by=[{"name": "b", "characters": [13, 25]}, {"name": "a", "characters": [4, 7]}])[0]
+    assert [loaded.attend(text)[0].keys[a:b] for ((a, b),) in found.rows.tokens.ranges] == [
+        (" cat",),
+        (" hello", " world", "."),
+    ]
+    assert loaded.attend(text, by="sentence")[0].queries == ("the cat sat.", "hello world.")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"show": "norms"}, "uniform attention, beside which a sentence is shown, has weights alone"),
+        ({"show": "rollout"}, "uniform attention, beside which a sentence is shown, has weights alone"),
+        ({"size": 4}, "`size` makes cells of tokens, in place of a sentence"),
+        ({"pool": "mass"}, "`pool` makes cells of tokens"),
+        ({"hide_special": True}, "`hide_special`: special tokens are in no sentence, and stand apart"),
+        ({"window": (0, 2, 0, 2)}, "`window` chooses single tokens, and may cut a sentence"),
+        ({"query": "a mouse"}, "expected a token"),
+    ],
+)
+def test_what_does_not_go_with_sentences(options, reason):
+    with pytest.raises(ArgumentError, match=reason):
+        in_memory("bert", of_pairs())[1].attend("the cat sat. a dog ran.", by="sentence", **options)

@@ -1,0 +1,156 @@
+"""Weights by span at any length, beside group sums of eager weights in float64."""
+
+import numpy as np
+import pytest
+import torch
+from families import FAMILIES
+from looking import GivenModel
+from rounding import rounding
+
+import mhaviz
+from mhaviz.analyses import span_numbers as module
+from mhaviz.analyses.span_numbers import span_numbers, span_numbers_outline
+from mhaviz.attention import map as maps_of_any_length
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.model import Inputs
+from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.span_choice import SpanChoice
+from mhaviz.inputs.tokens import Text, Tokens
+
+CLOSE = rounding()
+SPANS = [
+    {"name": "prompt", "tokens": [3, 20]},
+    {"name": "document", "tokens": [[20, 70], [80, 90]]},
+    {"name": "answer", "tokens": [100, 130]},
+]
+OWNERS = np.full(130, -1)
+OWNERS[3:20], OWNERS[20:70], OWNERS[80:90], OWNERS[100:] = 0, 1, 1, 2
+
+
+def call(causal=True, length=130, sink=True, **more):
+    generator = np.random.default_rng(0)
+    query, key = (torch.from_numpy(generator.normal(size=(1, 3, length, 4)).astype(np.float32)) for _ in range(2))
+    if sink:
+        query[..., 0] += 4
+        key[:, :, 0, 0] += 3
+    return AttentionCall(query, key, key, 0.7, causal, **more)
+
+
+def model_of(given, kind):
+    """One sentence of numbered words, the first of which is special."""
+    words = Tokens(tuple(f" w{i}" for i in range(given.shape[2])), (0,))
+    return GivenModel(kind, given), Inputs((Text(words),))
+
+
+def by_definition(A, seen, sinks):
+    free = ~np.isin(np.arange(A.shape[2]), sinks)
+    share = np.stack([(seen & free & (t == OWNERS)).sum(axis=1) for t in range(3)], axis=1)
+    share = share / np.maximum((seen & free).sum(axis=1), 1)[:, None]
+    mass = np.stack([A[:, :, (t == OWNERS) & free].sum(axis=2) for t in range(3)], axis=2)
+    chance = A[:, :, free].sum(axis=2)[..., None] * share
+    return (np.stack([x[:, p == OWNERS].mean(axis=1) for p in range(3)], axis=1) for x in (mass, chance))
+
+
+@pytest.fixture(params=["at once", "tile by tile"])
+def engine(request, monkeypatch):
+    if request.param == "tile by tile":
+        monkeypatch.setattr(maps_of_any_length, "is_short", lambda call, memory: False)
+
+
+@pytest.mark.parametrize("at_once", [2**24, 700])
+@pytest.mark.parametrize("causal", [True, False])
+def test_spans_are_group_sums_of_all_weights(engine, monkeypatch, causal, at_once):
+    """Also with a few queries at a time."""
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    given = call(causal)
+    A = given.weights()[0].double().numpy()
+    seen = np.tril(np.ones((130, 130), bool)) if causal else np.ones((130, 130), bool)
+    (found,) = span_numbers(*model_of(given, "masked" if causal else "self"), SpanChoice.of(SPANS))
+    mass, chance = by_definition(A, seen, [0])
+    assert found.keys == ("prompt", "document", "answer", "(rest)", " w0")
+    np.testing.assert_allclose(found.weights[..., :3], mass, atol=CLOSE)
+    np.testing.assert_allclose(found.chance[..., :3], chance, atol=CLOSE)
+    np.testing.assert_allclose(
+        found.weights[..., 4], np.stack([A[:, p == OWNERS, 0].mean(axis=1) for p in range(3)], axis=1), atol=CLOSE
+    )
+
+
+def test_what_a_mask_hides_is_not_seen(engine):
+    """Documents in one row: each sees its own tokens alone."""
+    document = np.repeat([0, 1], 65)
+    seen = np.tril(document[:, None] == document)
+    given = call(False, sink=False, mask=torch.from_numpy(seen)[None, None])
+    (found,) = span_numbers(*model_of(given, "masked"), SpanChoice.of(SPANS))
+    mass, chance = by_definition(given.weights()[0].double().numpy(), seen, [])
+    np.testing.assert_allclose(found.weights[..., :3], mass, atol=CLOSE)
+    np.testing.assert_allclose(found.chance[..., :3], chance, atol=CLOSE)
+    assert found.chance[0, 2, 0] == 0  # the answer sees nothing of the prompt
+
+
+def test_a_softmax_with_a_sink_of_its_own_is_compared_by_what_keys_get():
+    given = call(sink=False, sinks=torch.tensor([2.0, -1.0, 0.0]))
+    (found,) = span_numbers(*model_of(given, "masked"), SpanChoice.of(SPANS))
+    seen = np.tril(np.ones((130, 130), bool))
+    mass, chance = by_definition(given.weights()[0].double().numpy(), seen, [])
+    np.testing.assert_allclose(found.weights[..., :3], mass, atol=CLOSE)
+    np.testing.assert_allclose(found.chance[..., :3], chance, atol=CLOSE)
+
+
+def test_weights_alone_are_enough():
+    whole = call()
+    given = AttentionWeights(whole.weights(), seen=torch.ones(130, 130, dtype=torch.bool).tril()[None, None])
+    model, inputs = model_of(whole, "masked")
+    (expected,) = span_numbers(model, inputs, SpanChoice.of(SPANS))
+    model.given = (given,)
+    (found,) = span_numbers(model, inputs, SpanChoice.of(SPANS))
+    np.testing.assert_allclose(found.weights, expected.weights, atol=CLOSE)
+    np.testing.assert_allclose(found.chance, expected.chance, atol=CLOSE)
+
+
+def test_axes_are_known_before_the_model_runs():
+    model, inputs = model_of(call(), "masked")
+    outline = span_numbers_outline(model, inputs, SpanChoice.of(SPANS))
+    assert outline[0].queries == ("prompt", "document", "answer")
+    with pytest.raises(ArgumentError, match="got one text"):
+        span_numbers_outline(model, inputs, SpanChoice.of("turn"))
+
+
+def test_sums_that_do_not_fit_are_refused(monkeypatch):
+    def full(needed, device, what):
+        if needed > 500:
+            raise MhavizError("full")
+
+    monkeypatch.setattr(module, "require_memory", full)
+    with pytest.raises(MhavizError, match="full"):
+        span_numbers(*model_of(call(), "masked"), SpanChoice.of(SPANS))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_checkpoints_of_transformers_beside_their_eager_weights(name):
+    """In float64, with the sums of numpy; sinks are those of all layers."""
+    kind, config, words = FAMILIES[name]
+    torch.manual_seed(0)
+    model = kind._from_config(config(), attn_implementation="eager").eval().double()
+    loaded = mhaviz.load(model, words())
+    text = "the cat sat on a mat the dog saw hello the cat"
+    whole = loaded.attend(text)
+    n = len(whole[0].keys)
+    spans = [{"name": "a", "tokens": [1, n // 2]}, {"name": "b", "tokens": [n // 2, n - 1]}]
+    found = loaded.attend(text, by=spans)
+    ids = torch.tensor([whole[0].columns.tokens.ids or loaded._whole.encode([text]).texts[0].source.ids])
+    with torch.no_grad():
+        eager = model(input_ids=ids, output_attentions=True).attentions
+    (first, last), causal = (slice(1, n // 2), slice(n // 2, n - 1)), found[0].kind == "masked"
+    for m, A, again in zip(found, eager, whole.by(spans), strict=True):
+        A = A[0].numpy()
+        sinks = [
+            j for j, key in enumerate(whole[0].keys) if m.sinks and key in m.keys[len(m.keys) - len(m.sinks.sinks) :]
+        ]
+        for p, queries in enumerate((first, last)):
+            for t, keys in enumerate((first, last)):
+                expected = np.delete(np.eye(n)[keys], [], axis=0).sum(axis=0)
+                expected[sinks] = 0
+                np.testing.assert_allclose(m.weights[:, p, t], (A @ expected)[:, queries].mean(axis=1), atol=1e-6)
+        np.testing.assert_allclose(m.weights, again.weights, atol=1e-6)
+        np.testing.assert_allclose(m.chance, again.chance, atol=1e-6)
+        assert causal == (m.lookback[0, 1] > 0)
