@@ -264,7 +264,7 @@ class _Counted:
         return chance
 
     def _chance(self, call: AttentionCall | AttentionWeights) -> NDArray[np.float64]:
-        visible = _seen_keys(call)
+        visible = seen_keys(call)
         visible = self.visible[:, None] if visible is None else visible & self.visible[:, None]
         n_keys = visible.sum(dim=-1, keepdim=True).clamp(min=1)  # batch_size 1|n_heads q_length 1
         dtype = torch.promote_types(
@@ -302,7 +302,7 @@ def _means(totals: NDArray[np.float64], queries: NDArray[np.int64]) -> NDArray[n
     return means
 
 
-def _seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
+def seen_keys(call: AttentionCall | AttentionWeights) -> Tensor | None:
     """Return which keys a query sees, bool, (batch_size or 1, n_heads or 1, q_length or 1, k_length); None: all.
 
     If only weights are known, and not the mask, these are the keys to which some head gives weight.

@@ -22,7 +22,7 @@ from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
-from mhaviz.results.sinks import KeySums, Sinks, are_few, can_be_sinks
+from mhaviz.results.sinks import KeySums, Sinks
 from mhaviz.results.span_numbers import KeySpans, SpanSums, spans_of_sides
 from mhaviz.results.spans import SpanSide
 
@@ -69,7 +69,9 @@ def span_numbers(
 
     maps_seen = list[int]()
     model.run(inputs, on_first, heads)
-    sinks: TextSinks = {text: _sinks(seen, of_keys) for text, (seen, of_keys) in sums.items()}
+    sinks: TextSinks = {
+        text: of_keys.of_text(len(seen.queries[0]), seen.keys[0]) for text, (seen, of_keys) in sums.items()
+    }
 
     def on_second(seen: SiteCall) -> None:
         nonlocal done
@@ -102,17 +104,6 @@ def _seen(seen: SiteCall, start: int, end: int) -> Tensor:
     if visible is None:
         return torch.ones((), dtype=torch.bool).expand(1, end - start, seen.call.shape[3])
     return visible[0].expand(-1, end - start, seen.call.shape[3])
-
-
-def _sinks(seen: SiteCall, sums: KeySums) -> Sinks | None:
-    """Return the sinks of a text; None: there are none."""
-    (queries,), (keys,) = seen.queries, seen.keys
-    if are_few(len(queries), len(keys)):
-        return None
-    of_first, of_special = np.zeros((2, len(keys)), np.bool_)
-    of_first[0] = not keys.begins_image
-    of_special[list(keys.special)] = True
-    return sums.sinks(keys, can_be_sinks(keys, (of_first, of_special)))
 
 
 def _map(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]) -> AttentionMap:

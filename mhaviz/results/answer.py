@@ -14,7 +14,7 @@ from mhaviz.inputs.spans import SpansOf, are_nameless, unit_of, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.numbering import listed_runs
 from mhaviz.results.attention import text_name
-from mhaviz.results.axis import no_such, require_single, words_with
+from mhaviz.results.axis import Axis, no_such, require_single, words_with
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -33,7 +33,8 @@ LEAST_WORDS = 4
 LEAST_OTHERS = 3
 """Least number of other words whose mean is known."""
 
-_TIMES_OTHERS = 2.0  # least weight of a ranked head / what other words give the same offset, or the same word
+TIMES_OTHERS = 2.0
+"""Least weight of a ranked head / what other words give the same offset, or the same word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ class HeadLook(ShortRepr):
     @property
     def is_ranked(self) -> bool:
         """Whether the target's weight is more than 2 × what other words give: the head does not look there anyway."""
-        return self.others is not None and self.weight > _TIMES_OTHERS * self.others
+        return self.others is not None and self.weight > TIMES_OTHERS * self.others
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -420,12 +421,17 @@ def _words_with(query: int | str, m: "AttentionMap") -> dict[int, int]:
     """Return the words of ``_spans_with`` that a query names, by their text, by that of a token in them or by a token's
     position, and for each the position of its first token, or of the one that the query names. Of maps of words,
     positions are of words."""
-    words = SpanSide.of(m.rows.tokens, _spans_with(query, m))
+    return words_named(query, m.rows, _spans_with(query, m))
+
+
+def words_named(query: int | str, axis: Axis, spans_of: SpansOf) -> dict[int, int]:
+    """Return the spans of an axis that a query names, as ``_words_with`` those of the queries of a map."""
+    words = SpanSide.of(axis.tokens, spans_of)
     if isinstance(query, str):
-        owners = words.owners[:0] if m.rows.exactly(query) else words.owners  # a token's text is no label
+        owners = words.owners[:0] if axis.exactly(query) else words.owners  # a token's text is no label
         if places := words.axis.named(query, owners):
             return {place: int(np.argmax(words.owners == place)) for place in places}
-    return {int(words.owners[place]): place for place in reversed(m.rows.places(query))}
+    return {int(words.owners[place]): place for place in reversed(axis.places(query))}
 
 
 def _is_joined(query: int | str, m: "AttentionMap") -> bool:
@@ -444,10 +450,15 @@ def _no_such_word(query: int | str, maps: "Sequence[AttentionMap]") -> ArgumentE
         for m in maps:
             m.rows.require_no_pieces(query)
     m = next((m for m in maps if _is_key(query, m)), maps[0])
-    words = SpanSide.of(m.rows.tokens, words_or_tokens)
+    return no_such_word(query, m.rows, is_key=_is_key(query, m))
+
+
+def no_such_word(query: int | str, axis: Axis, option: str = "query", is_key: bool = False) -> ArgumentError:
+    """Return the error that an axis has no such word; other arguments as of ``no_such``."""
+    words = SpanSide.of(axis.tokens, words_or_tokens)
     firsts = [int(np.argmax(words.owners == word)) for word in range(len(words.axis))]
     names = zip(firsts, words.axis.tokens.texts, strict=True)
-    return no_such("word", query, names, m.rows.end, is_key=_is_key(query, m))
+    return no_such("word", query, names, axis.end, option, is_key)
 
 
 def _is_key(query: int | str, m: "AttentionMap") -> bool:

@@ -214,15 +214,45 @@ class KeySums:
             blocks: some queries at a time: weights, (n_heads, queries, n_keys), 0 where a key is not seen, and which
                 keys they see, (queries, n_keys).
         """
-        readers = np.zeros_like(self._queries)
+        (ratios, totals, readers), n_queries = np.zeros((3, len(self._queries))), 0
         for weights, seen in blocks:
             of_heads = np.nan_to_num(weights).sum(axis=0, dtype=np.float64)
-            self._ratios += seen.sum(axis=1) @ of_heads
-            self._weights += of_heads.sum(axis=0)
+            ratios += seen.sum(axis=1) @ of_heads
+            totals += of_heads.sum(axis=0)
             readers += seen.sum(axis=0)
-            self._rows += n_heads * len(seen)
+            n_queries += len(seen)
+        self.add_sums(n_heads, n_queries, ratios, totals, readers)
+
+    def add_sums(
+        self,
+        n_heads: int,
+        n_queries: int,
+        ratios: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        readers: NDArray[np.float64],
+    ) -> None:
+        """Add a map by its sums for each key, (n_keys,).
+
+        Args:
+            n_heads, n_queries: number of its heads and queries.
+            ratios: sum over heads and queries of weight × number of keys that the query sees.
+            weights: sum over heads and queries of the weights.
+            readers: number of queries that see the key.
+        """
+        self._ratios += ratios
+        self._weights += weights
         self._seen_by += n_heads * readers
         self._queries = np.maximum(self._queries, readers)
+        self._rows += n_heads * n_queries
+
+    def of_text(self, n_queries: int, keys: Tokens) -> Sinks | None:
+        """Return the sinks of a text, of which all keys are given; None: there are none, or it is too short to tell."""
+        if are_few(n_queries, len(keys)):
+            return None
+        of_first, of_special = np.zeros((2, len(keys)), np.bool_)
+        of_first[0] = not keys.begins_image
+        of_special[list(keys.special)] = True
+        return self.sinks(keys, can_be_sinks(keys, (of_first, of_special)))
 
     def sinks(self, keys: Tokens, can_be: NDArray[np.bool_]) -> Sinks | None:
         """Return the sinks among the keys, as ``sinks_of`` defines them; ``can_be``: those that can be sinks."""

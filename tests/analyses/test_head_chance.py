@@ -107,8 +107,8 @@ def test_of_weights_alone_a_key_that_no_head_looks_at_is_hidden():
 
 def test_layers_share_what_is_found_of_a_mask(monkeypatch):
     random, side, study, found = np.random.default_rng(0), sides(), HeadStudy(), []
-    real = head_statistics._seen_keys
-    monkeypatch.setattr(head_statistics, "_seen_keys", lambda call: found.append(call) or real(call))
+    real = head_statistics.seen_keys
+    monkeypatch.setattr(head_statistics, "seen_keys", lambda call: found.append(call) or real(call))
     masks = [None, window(2), None, window(2)[:, :, :, :]]
     for layer, mask in enumerate([*masks, masks[1]]):
         study.add(SiteCall(Site("masked", layer, 2, layer), call_of(random, mask=mask), (0, 1), side, side), [0, 1])
