@@ -17,6 +17,7 @@ from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, witho
 from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, announce_time, page_size, planned
+from mhaviz.api.pairs import Pairs, pairs_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.corpus.corpus import Corpus, Texts
@@ -35,6 +36,7 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
+from mhaviz.results.head_pairs import HeadPairs
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
@@ -605,6 +607,43 @@ class LoadedModel:
         study = HeadStudy(probe, needle, texts_apart)
         found: HeadStatistics = corpus.read(study, [model], model.describe(), on_notice, on_progress)
         return replace(found, examples=next(iter(attentions_of([model], shown, on_notice)), None))
+
+    def head_pairs(
+        self,
+        pairs: Pairs,
+        *,
+        layer: Numbers = None,
+        kind: Kind | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, pairs: None,
+    ) -> HeadPairs:
+        """Compute which heads link two words of a text, averaged over pairs, such as pronouns and antecedents.
+
+        Args:
+            pairs: (text, query, key) each, or a file of them. A word is given by its text; as "it #7" where the text
+                has it more than once; or by the position of a token in it, 7 or "#7". A .tsv or .csv file has text,
+                query and key in each line; any other file is JSON, of objects with these fields, one in each line or
+                in a list.
+            layer, kind: as in ``attend``. Only attention within a text is studied.
+            source_language, target_language: as in ``attend``.
+            on_notice: called with one line for pairs whose text is too long for the model, which are left out.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the number of pairs so far.
+
+        Raises:
+            ArgumentError: a text lacks a word, or has it several times; both words are one; masked attention hides the
+                key; there is no pair; the model has no such attention, or cannot read many texts.
+            MhavizError: the file cannot be read, or a line is no pair; the model can read none of the texts.
+
+        Examples:
+            >>> text = "The animal didn't cross the street because it was too tired."
+            >>> found = mhaviz.head_pairs("minilm", [(text, "it", "animal"), ("A dog barks.", "barks", "dog")])
+            >>> found.kinds[0].weight.mean.shape  # (n_layers, n_heads)
+            (6, 12)
+        """
+        model = self.corpus_model(layer, kind).speaking(source_language, target_language)
+        return pairs_of(model, pairs, on_notice, on_progress)
 
     def ablate(
         self,

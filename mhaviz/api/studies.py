@@ -47,6 +47,7 @@ embeddings = _of_model(LoadedModel.embeddings)
 compare_scaling = _of_model(LoadedModel.compare_scaling)
 trace_shapes = _of_model(LoadedModel.trace_shapes)
 ablate = _of_model(LoadedModel.ablate, predicts=True)
+head_pairs = _of_model(LoadedModel.head_pairs)
 head_statistics = _of_model(LoadedModel.head_statistics)
 
 

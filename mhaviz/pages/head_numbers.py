@@ -36,6 +36,7 @@ class Measure:
         decimals: decimals of the number.
         low_first: whether heads are ranked from the lowest number on.
         place: for a weight, the keys that it is on: "the first token".
+        of: for a share, the number of texts that it is of, which tables then count: "14 of 20"; 0: they do not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Measure:
     decimals: int = 2
     low_first: bool = False
     place: str = ""
+    of: int = 0
 
     @property
     def is_share(self) -> bool:
@@ -60,8 +62,10 @@ class Measure:
         return fixed(number, self.decimals)
 
     def spread(self, number: tuple[float, float]) -> str:
-        """Return "0.53±0.12", or "0.53" where the standard deviation is not known."""
+        """Return "0.53±0.12", or "0.53" where the standard deviation is not known, or "14 of 20"."""
         mean, spread = number
+        if self.of:
+            return f"{round(mean * self.of):,} of {self.of:,}"
         return self.text(mean) + ("" if math.isnan(spread) else f"±{self.text(spread)}")
 
     def interval(self, ends: tuple[float, float]) -> str:
@@ -127,12 +131,16 @@ class Ranking:
         order: their order, and how many of them are shown.
         measures: their numbers.
         texts: what the means are over, "sentences".
+        interval: what the intervals of the means are; {} is ``texts``.
+        beside: number that stands beside the dots of another; None: none.
     """
 
     kinds: Sequence[HeadsOfKind]
     order: Order
     measures: Sequence[Measure]
     texts: str
+    interval: str = WHISKER
+    beside: Measure | None = None
 
     @cached_property
     def known(self) -> list[Measure]:
@@ -202,7 +210,7 @@ class Ranking:
         if not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
             notes.append(f"no 95% interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
         notes.append(f"{first.name}: {first.described}")
-        notes += [f"95%: of the means of {REPLICATES:,} bootstrap replicates over {texts}"] * has_interval
+        notes += [self.interval.format(texts).replace("95%", "95%:", 1)] * has_interval
         if any(pair and not math.isnan(pair[1]) for head in heads for pair in [head.spread(first.name)]):
             notes.append(f"±: standard deviation between {texts}")
         notes += [f"{measure.name}: {_meaning(self.kinds, measure)}" for measure in self.others]
@@ -216,10 +224,13 @@ class Ranking:
                 chance = getattr(head.of.number(measure.name), "chance", None)
                 at = math.nan if chance is None else float(chance[head.row, head.column])
                 whisker = head.interval(measure.name) or (math.nan, math.nan)
-                dots.append(Dot(head.name_among(self.kinds), pair[0], *whisker, at))
-        notes = [f"whisker: {WHISKER.format(self.texts)}"]
+                beside = head.spread(self.beside.name) if self.beside else None
+                note = self.beside.spread(beside) if self.beside and beside else ""
+                dots.append(Dot(head.name_among(self.kinds), pair[0], *whisker, at, note))
+        notes = [f"whisker: {self.interval.format(self.texts)}"]
         notes = notes * any(not math.isnan(dot.low) for dot in dots)
         notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
+        notes += [f"beside: {self.beside.name}, {self.beside.described}"] if self.beside else []
         label = f"{measure.name}: {measure.described}"
         return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()
 
