@@ -55,12 +55,15 @@ MEASURED = [
     ("complexity", package.complexity, "terms"),
 ]
 TEXTS = ["the cat sat on the mat", "a dog"]
+PAIRS = [("the cat sat on a mat", "sat", "cat"), ("hello a dog ran", "ran", "dog")]
 OF_FILES = [
     ("heads --model bert --file t.txt", lambda: package.head_statistics("bert", TEXTS)),
     (
         "heads --model bert --random-repeat 5",
         lambda: package.head_statistics("bert", probe=package.RandomRepeats(5)),
     ),
+    ("heads --model bert --pairs p.tsv --layer 1", lambda: package.head_pairs("bert", "p.tsv", layer=1)),
+    ("heads --model bert --pairs p.tsv", lambda: package.head_pairs("bert", PAIRS)),
     ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
     ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
@@ -81,6 +84,7 @@ def files(mhaviz, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bert").symlink_to(model_folder("bert"))
     Path("t.txt").write_text("\n".join(TEXTS))
+    Path("p.tsv").write_text("\n".join(map("\t".join, PAIRS)))
     rng = np.random.default_rng(0)
     for name in ("v.npy", "w.npy"):
         np.save(name, rng.dirichlet(np.ones(5), (2, 3, 5)))

@@ -1,5 +1,11 @@
 """mhaviz heads"""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
@@ -7,7 +13,11 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
-from mhaviz.pages.registry import HEAD_SUFFIXES
+from mhaviz.errors import ArgumentError
+from mhaviz.pages.registry import ABLATION_SUFFIXES, HEAD_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.views.style import Style
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
 
@@ -19,6 +29,14 @@ def heads(
     probes: ProbeOptions,
     corpus: CorpusOptions,
     ranking: RankingOptions,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='Instead of sentences: pairs of words, \\[{"text": …, "query": "it", "key": "cat"}, …], to find heads '
+            "that link them. Also JSON Lines, or columns in a .tsv or .csv file.",
+        ),
+    ] = None,
     sentences: Sentences = None,
     file: CorpusFile = None,
     languages: Languages = None,
@@ -30,6 +48,7 @@ def heads(
     mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
     mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
+    mhaviz heads --model path/to/bert --pairs pronouns.jsonl -o pronouns.png
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
     For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
@@ -39,10 +58,21 @@ def heads(
 
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
-    Output: a {HEAD_SUFFIXES} file.
+    With --pairs: mean weight from one word to the other, in how many pairs a head finds it, and the pairs that the best
+    head misses.
+
+    Output: a {HEAD_SUFFIXES} file; with --pairs no page for the browser.
     """
-    delivery.check([file] if file else [], HEAD_SUFFIXES)
+    delivery.check([one for one in (file, pairs) if one], HEAD_SUFFIXES if pairs is None else ABLATION_SUFFIXES)
     style = style_of(looks, delivery)
+    if pairs is not None:
+        if sentences or file is not None:
+            raise ArgumentError("--pairs takes the place of sentences; leave out one of them")
+        require_unread(
+            [probes, corpus, ranking], ["--top"], "--pairs takes the place of sentences, and of their numbers"
+        )
+        _link(checkpoint, delivery, style, pairs, ranking.top, languages)
+        return
     probe = probes.probe(sentences, file)
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)
@@ -60,3 +90,28 @@ def heads(
                 **(languages or {}),
             )
         delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
+
+
+def _link(
+    checkpoint: CheckpointOptions,
+    delivery: Delivery,
+    style: "Style",
+    pairs: Path,
+    most: int | None,
+    languages: dict[str, str | None] | None,
+) -> None:
+    """Show which heads link the pairs of a file; ``most``: number of heads in the table."""
+    loaded = checkpoint.load(delivery)
+    with corpus_progress(delivery.quiet) as on_progress:
+        found = loaded.head_pairs(
+            pairs,
+            layer=checkpoint.layer,
+            kind=checkpoint.kind,
+            on_notice=delivery.tell,
+            on_progress=on_progress,
+            **(languages or {}),
+        )
+    from mhaviz.pages.head_numbers import Order
+    from mhaviz.pages.head_pairs import USUAL_ORDER
+
+    delivery.deliver(found, style, order=Order(USUAL_ORDER.column, most))
