@@ -21,9 +21,9 @@ _SHORT = re.compile(r"(?:^|[\s(])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|Fig|Eq|vs|cf|a
 def sentences(tokens: Tokens) -> tuple[Span, ...]:
     """Return the sentences of a text. Special tokens are in none.
 
-    A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows in a text with capitals,
-    or the mark belongs to an initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line. This follows the
-    sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
+    A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows in a text with capitals, or
+    the mark belongs to an initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line.
+    This follows the sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
 
     Raises:
         ArgumentError: the tokens have no text.
