@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mhaviz.api.studies import embeddings as embeddings
     from mhaviz.api.studies import explain as explain
     from mhaviz.api.studies import head_pairs as head_pairs
+    from mhaviz.api.studies import head_spans as head_spans
     from mhaviz.api.studies import head_statistics as head_statistics
     from mhaviz.api.studies import masks as masks
     from mhaviz.api.studies import matrices as matrices
@@ -53,8 +54,8 @@ _NAMES = {
     "api.random_layer": "compare_implementations compare_projections complexity",
     "api.recording": "Recording record",
     "api.saved_maps": "diff read",
-    "api.studies": "ablate attend compare_scaling embeddings explain head_pairs head_statistics masks matrices "
-    "sinusoids trace_shapes",
+    "api.studies": "ablate attend compare_scaling embeddings explain head_pairs head_spans head_statistics masks "
+    "matrices sinusoids trace_shapes",
     "attention.map": "attention_map",
     "corpus.corpus": "Corpus",
     "errors": "ArgumentError MhavizError",

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhaviz.analyses.bootstrap import add_numbers, head_numbers, number_shapes, poisson_weights
+from mhaviz.analyses.averages import averages
 from mhaviz.analyses.head_statistics import seen_keys
-from mhaviz.analyses.sums import Sums, stacked
+from mhaviz.analyses.sums import stacked
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, are_tokens
 from mhaviz.errors import ArgumentError, parameters_named, quoted
 from mhaviz.inputs.pairs import WordPair
@@ -25,14 +25,12 @@ from mhaviz.inputs.spans import Span, span_tokens, words_or_tokens
 from mhaviz.inputs.tokens import KIND_NAMES, Kind, Tokens
 from mhaviz.results.answer import LEAST_OTHERS, LEAST_WORDS, no_such_word, words_named
 from mhaviz.results.axis import Axis, require_single, words_with
-from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
-from mhaviz.results.head_pairs import HALF, HeadPairs, PairLook, PairNumber, PairsOfKind
-from mhaviz.results.intervals import student, wilson
+from mhaviz.results.head_numbers import AverageOfFew
+from mhaviz.results.head_pairs import HALF, HeadPairs, PairLook, PairsOfKind
 from mhaviz.results.result import Source
 from mhaviz.results.sinks import KeySums
 
 _BLOCK = 2**24  # weights that are in memory at a time
-_PAIRS = 256  # whose bootstrap draws are in memory at a time
 _NUMBERS, _SHARES = ("weight", "found", "half", "usual"), ("found", "half")
 
 
@@ -145,40 +143,12 @@ class PairStudy:
         has = np.ones((*values.shape[:2], len(_NUMBERS)), np.bool_)  # pairs n_layers numbers
         is_known = (~np.isnan(usual) | ~there).all(axis=2)  # pairs n_layers
         has[..., 1] = has[..., 3] = is_known
-        sums = [_summed(values[:, row], has[:, row]) for row in range(len(layers))]
-        numbers = {name: _number(sums, place, is_share=name in _SHARES) for place, name in enumerate(_NUMBERS)}
+        numbers = averages(values, has, _NUMBERS, _SHARES)
         by_chance = np.where(there, np.mean(chances, axis=0), nan)
-        nothing = np.full_like(by_chance, nan)
-        of = {
-            name: PairNumber(**one, chance=by_chance if name == "weight" else nothing) for name, one in numbers.items()
-        }
+        chance = dict.fromkeys(_NUMBERS, np.full_like(by_chance, nan)) | {"weight": by_chance}
+        of = {name: AverageOfFew(**one, chance=chance[name]) for name, one in numbers.items()}
         picked = np.where(is_known, picks, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
         return PairsOfKind(kind, layers, **of, picked=picked, looks=looks)
-
-
-def _summed(values: NDArray[np.float64], has: NDArray[np.bool_]) -> Sums:
-    """Return the sums of one layer over pairs, from values (pairs, n_heads, numbers) and has (pairs, numbers)."""
-    sums = Sums(number_shapes(*values.shape[1:]))
-    for start in range(0, len(values), _PAIRS):
-        part = slice(start, min(start + _PAIRS, len(values)))
-        add_numbers(sums, values[part], has[part], poisson_weights(range(part.start, part.stop)))
-    return sums
-
-
-def _number(layers: Sequence[Sums], place: int, is_share: bool) -> dict[str, Any]:
-    """Return the fields of a ``PairNumber``, but for its chance."""
-    number: dict[str, Any] = head_numbers(layers, place)
-    counts = np.array([int(sums["count"][0, place]) for sums in layers], np.int64)
-    for row, n in enumerate(counts.tolist()):
-        mean, spread = (number[name][row] for name in ("mean", "spread"))
-        if is_share:
-            ends = [wilson(one, n) if n and not np.isnan(one) else (nan, nan) for one in mean.tolist()]
-            number["low"][row], number["high"][row] = np.array(ends).T
-            number["spread"][row] = nan  # that of 0 and 1 says no more than the share
-        elif 1 < n < LEAST_FOR_INTERVAL:
-            reach = student(n - 1) * spread / np.sqrt(n)
-            number["low"][row], number["high"][row] = np.clip([mean - reach, mean + reach], 0, 1)
-    return {**number, "sentences": int(counts.max()), "by_layer": counts}
 
 
 @dataclass(frozen=True, eq=False)

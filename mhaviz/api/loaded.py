@@ -18,6 +18,7 @@ from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, announce_time, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
+from mhaviz.api.spans import MarkedTexts, spans_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.corpus.corpus import Corpus, Texts
@@ -37,6 +38,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_pairs import HeadPairs
+from mhaviz.results.head_spans import HeadSpans
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
@@ -644,6 +646,39 @@ class LoadedModel:
         """
         model = self.corpus_model(layer, kind).speaking(source_language, target_language)
         return pairs_of(model, pairs, on_notice, on_progress)
+
+    def head_spans(
+        self,
+        texts: MarkedTexts,
+        query: str | None = None,
+        *,
+        layer: Numbers = None,
+        kind: Kind | None = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, texts: None,
+    ) -> HeadSpans:
+        """Compute how much each head looks from one span of texts at the others, such as from the answers of chats at
+        the system prompts, averaged over the texts.
+
+        Args:
+            texts: the messages of a chat each, whose roles are the spans; or a mapping with "text" and "spans", as
+                ``attend`` takes them as ``by``. Or a file of these in JSON, one in each line or in a list.
+            query: name of the span of the queries; None: the last span of the first text.
+            layer, kind: as in ``attend``. Only attention within a text is studied.
+            on_notice: called with one line for texts that are left out: too long for the model, or without the span.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
+
+        Raises:
+            ArgumentError: no text has the span; as ``attend`` with ``by``; the model has no such attention.
+            MhavizError: the file cannot be read, or has no such texts.
+
+        Examples:
+            >>> texts = [{"text": "It rained. We left.", "spans": [{"name": "a", "text": "It rained."}]}] * 2
+            >>> found = mhaviz.head_spans("minilm", texts)
+            >>> found.kinds[0].spans["a"].mean.shape  # (n_layers, n_heads)
+            (6, 12)
+        """
+        return spans_of(self.corpus_model(layer, kind), texts, query, on_notice, on_progress)
 
     def ablate(
         self,

@@ -9,7 +9,8 @@ from mhaviz.attention.model import CorpusModel
 from mhaviz.corpus.batches import CorpusBatches
 from mhaviz.corpus.corpus import tell_left_out
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.files.pairs import of_a_file, read_pairs
+from mhaviz.files.json_lines import of_a_file
+from mhaviz.files.pairs import read_pairs
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.pairs import WordPair, word_pairs
 from mhaviz.inputs.tokens import Kind, Sentence, Text

@@ -48,6 +48,7 @@ compare_scaling = _of_model(LoadedModel.compare_scaling)
 trace_shapes = _of_model(LoadedModel.trace_shapes)
 ablate = _of_model(LoadedModel.ablate, predicts=True)
 head_pairs = _of_model(LoadedModel.head_pairs)
+head_spans = _of_model(LoadedModel.head_spans)
 head_statistics = _of_model(LoadedModel.head_statistics)
 
 

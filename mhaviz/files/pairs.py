@@ -3,13 +3,13 @@
 import csv
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from mhaviz.errors import ArgumentError, MhavizError, counted, reason
+from mhaviz.errors import ArgumentError, counted, reason
 from mhaviz.files.errors import name_of
-from mhaviz.files.texts import parse_json, read_text
+from mhaviz.files.json_lines import objects_of, of_a_file
+from mhaviz.files.texts import read_text
 from mhaviz.inputs.pairs import EXAMPLE, FIELDS, WordPair, word_pairs
 
 _TABLES = {".tsv": "\t", ".csv": ","}
@@ -29,18 +29,8 @@ def read_pairs(path: Path) -> list[WordPair]:
         delimiter = _TABLES.get(path.suffix.lower())
         if delimiter is not None:
             return word_pairs(_of_table(text, of, delimiter), of)
-        if text.lstrip().startswith("["):
-            return word_pairs(_json(text, of), of)
-        return word_pairs(_of_lines(text, of), of)
-
-
-@contextmanager
-def of_a_file() -> Iterator[None]:
-    """Raise MhavizError in place of an ArgumentError inside this block: a file is wrong, and not the command."""
-    try:
-        yield
-    except ArgumentError as error:
-        raise MhavizError(str(error)) from error
+        expected = f"{EXAMPLE}, or a .tsv or .csv file of text, query and key"
+        return word_pairs((WordPair.of(one, where) for one, where in objects_of(text, of, "pair", expected)), of)
 
 
 def _of_table(text: str, of: str, delimiter: str) -> Iterator[WordPair]:
@@ -62,19 +52,3 @@ def _of_table(text: str, of: str, delimiter: str) -> Iterator[WordPair]:
             yield WordPair.of(dict(zip(order, row, strict=True)), where)
     except csv.Error as error:
         raise ArgumentError(f"{of}, line {rows.line_num}: expected {', '.join(FIELDS)} ({reason(error)})") from error
-
-
-def _of_lines(text: str, of: str) -> Iterator[WordPair]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            where = f"{of}, line {number}"
-            yield WordPair.of(_json(line, where), where)
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError(
-            f"{where}: expected JSON such as {EXAMPLE}, or a .tsv or .csv file of text, query and key ({reason(error)})"
-        ) from error

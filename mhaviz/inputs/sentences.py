@@ -2,11 +2,12 @@
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.spans import Span, are_nameless
-from mhaviz.inputs.tokens import Tokens, runs_of
+from mhaviz.inputs.tokens import Segment, Tokens, runs_of
 
 _END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*|\n\s*\n")
 _WIDE_END = "。！？"
@@ -54,6 +55,24 @@ def turns(tokens: Tokens) -> tuple[Span, ...]:
     Raises:
         ArgumentError: the text has no turns; the chat template has changed a message.
     """
+    found = _said(tokens)
+    names = [turn.name for turn in found]
+    return tuple(
+        Span(name if names.count(name) == 1 else f"{name} {names[:i].count(name) + 1}", ((turn.start, turn.end),))
+        for i, (name, turn) in enumerate(zip(names, found, strict=True))
+    )
+
+
+def roles(tokens: Tokens) -> tuple[Span, ...]:
+    """Return the messages of a chat as ``turns`` does, those of one role together. Raises ArgumentError as that."""
+    ranges = defaultdict[str, list[tuple[int, int]]](list)
+    for turn in _said(tokens):
+        ranges[turn.name].append((turn.start, turn.end))
+    return tuple(Span(name, tuple(runs)) for name, runs in ranges.items())
+
+
+def _said(tokens: Tokens) -> tuple[Segment, ...]:
+    """Return the turns. Raises ArgumentError as ``turns``."""
     if not tokens.turns:
         raise ArgumentError(
             f"{parameter('by')} turn: expected a chat, a pair of texts, or a text that the model continues, got one "
@@ -66,11 +85,7 @@ def turns(tokens: Tokens) -> tuple[Span, ...]:
                 f"none as it was given: it is empty, or the chat template has changed it or a message before it; give "
                 f"a file of spans by token"
             )
-    names = [turn.name for turn in tokens.turns]
-    return tuple(
-        Span(name if names.count(name) == 1 else f"{name} {names[:i].count(name) + 1}", ((turn.start, turn.end),))
-        for i, (name, turn) in enumerate(zip(names, tokens.turns, strict=True))
-    )
+    return tokens.turns
 
 
 def _parts(tokens: Tokens, what: str, ends_of: Callable[[str], Iterable[int]]) -> tuple[Span, ...]:

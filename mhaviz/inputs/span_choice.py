@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.inputs.named_spans import NamedSpan, find_spans, named_spans
-from mhaviz.inputs.sentences import lines, sentences, turns
+from mhaviz.inputs.sentences import lines, roles, sentences, turns
 from mhaviz.inputs.spans import SpansOf, words
 
 SpanKind = Literal["word", "sentence", "line", "turn"]
@@ -16,7 +16,7 @@ SpanKind = Literal["word", "sentence", "line", "turn"]
 By = SpanKind | Sequence[NamedSpan | Mapping[str, Any]] | Sequence[Sequence[NamedSpan | Mapping[str, Any]]]
 """Spans: a kind; a list of named ones, for one text or alike in all; or such a list for each text."""
 
-_FINDERS: dict[str, SpansOf] = {"word": words, "sentence": sentences, "line": lines, "turn": turns}
+_FINDERS: dict[str, SpansOf] = {"word": words, "sentence": sentences, "line": lines, "turn": turns, "role": roles}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SpanChoice:
         if isinstance(by, SpanChoice):
             return by
         if isinstance(by, str):
-            if by not in _FINDERS:
+            if by not in get_args(SpanKind):
                 kinds = ", ".join(get_args(SpanKind))
                 raise ArgumentError(f"{parameter('by')}: expected {kinds} or a list of spans, got {quoted(by)}")
             return cls(by)
@@ -65,3 +65,7 @@ class SpanChoice:
                 f"{parameter('by')}: expected spans of {texts}, got lists for {counted(len(self.named), 'text')}"
             )
         return partial(find_spans, self.named[number])
+
+
+ROLES = SpanChoice("role")
+"""The messages of a chat, those of one role together, which are alike in many chats."""

@@ -20,7 +20,7 @@ from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight
 
 _MOST_HEADS = 8  # heads that are drawn one by one
 _MOST_PAIRS = 8  # rows of the table of pairs
-_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
+SPAN_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
 _ITSELF = "itself"
 _NUMBERS = (
     Column("weight", percent),
@@ -116,7 +116,7 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
         panels.append(SpanPanel(f"layer {m.layer}", shares, ratios, outlined))
     columns = tuple(map(str, text.first.heads)) if len({m.heads for m in text.maps}) == 1 else ()
     names = [_labelled(text, key) for key in order]
-    return _grid(panels, names, columns, (len(apart), 0))
+    return span_grid(panels, names, columns, (len(apart), 0))
 
 
 def _spans_grid(text: SpanHeads) -> SpanGrid:
@@ -136,10 +136,13 @@ def _spans_grid(text: SpanHeads) -> SpanGrid:
     panels = tuple(SpanPanel(title, shares[:, order], one[:, order]) for title, shares, one in of_heads)
     rows = tuple(_row_name(text, row) for row in range(len(text.first.rows)))
     columns = tuple(_key_name(text, key) for key in order)
-    return _grid(panels, rows, columns, (0, len(apart)))
+    return span_grid(panels, rows, columns, (0, len(apart)))
 
 
-def _grid(panels: Sequence[SpanPanel], rows: Sequence[str], columns: Sequence[str], apart: tuple[int, int]) -> SpanGrid:
+def span_grid(
+    panels: Sequence[SpanPanel], rows: Sequence[str], columns: Sequence[str], apart: tuple[int, int]
+) -> SpanGrid:
+    """Return panels on the scale of × uniform; arguments as of ``SpanGrid``."""
     known = np.concatenate([panel.ratios[np.isfinite(panel.ratios)] for panel in panels])
     scale = replace(SCALE, below=bool((known < SCALE.low).any()), above=bool((known > SCALE.high).any()))
     return SpanGrid(tuple(panels), tuple(rows), tuple(columns), apart, scale, _NOTES)
@@ -240,20 +243,20 @@ def _key_name(text: SpanHeads, key: int) -> str:
 
 def _name(span: str, place: int, is_numbered: bool) -> str:
     number = f"#{place} " * is_numbered
-    return number + quoted(span, _NAME - len(number))
+    return number + quoted(span, SPAN_NAME - len(number))
 
 
 def _are_numbered(text: SpanHeads) -> bool:
     """Return whether names of spans begin with their place, "#3", as some are cut, and may then look alike."""
     names = [*text.first.queries, *(text.first.keys[key] for key in text.keys)]
-    return any(quoted(name, _NAME) != quoted(name, _LONG) for name in names)
+    return any(quoted(name, SPAN_NAME) != quoted(name, _LONG) for name in names)
 
 
 def _reading(attention: Attention) -> str:
     """Return how to read the pictures."""
     maps = [m for m in attention.maps if m.chance is not None]
     grey = dict.fromkeys(
-        in_quotes(quoted(m.keys[j], _NAME))
+        in_quotes(quoted(m.keys[j], SPAN_NAME))
         for m in maps
         for j in np.flatnonzero(np.isnan(m.chance).all(axis=(0, 1)))  # type: ignore[arg-type]
     )

@@ -64,6 +64,30 @@ class HeadNumbers(ShortRepr):
 
 
 @dataclass(frozen=True)
+class AverageOfFew(HeadNumbers):
+    """One number of each head, averaged over texts, such as of pairs of words, which may be few. ``sentences`` is the
+    number of texts that have it, in the layer with the most.
+
+    Attributes:
+        low, high: float64, (n_layers, n_heads), 95% interval of the mean. Of a share of texts, Wilson's interval. Of
+            other numbers, from a bootstrap over the texts as in ``HeadNumbers``, and for fewer than 30 texts Student's,
+            cut at 0 and 1; NaN for a single text.
+        chance: float64, (n_layers, n_heads), mean for a head that gives the same weight to all keys that the query
+            sees; NaN where it has no meaning.
+        by_layer: int64, (n_layers,), texts of each layer that have the number.
+    """
+
+    chance: NDArray[np.float64]
+    by_layer: NDArray[np.int64]
+
+    of_heads = (*HeadNumbers.of_heads, "chance")
+
+    def of_head(self, row: int, column: int) -> dict[str, Any]:
+        """See ``HeadNumbers``."""
+        return super().of_head(row, column) | {"texts": int(self.by_layer[row])}
+
+
+@dataclass(frozen=True)
 class HeadsOfKind(ShortRepr):
     """Numbers of the heads of one kind of attention. Subclasses have a field for each number.
 

@@ -11,36 +11,12 @@ from mhaviz.inputs.pairs import WordPair
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.answer import TIMES_OTHERS
 from mhaviz.results.attention import head_name
-from mhaviz.results.head_numbers import BOOTSTRAP, LEAST_FOR_INTERVAL, LEVEL, HeadNumbers, HeadsOfKind, HeadTable
+from mhaviz.results.head_numbers import BOOTSTRAP, LEAST_FOR_INTERVAL, LEVEL, AverageOfFew, HeadsOfKind, HeadTable
 from mhaviz.results.intervals import at_least, student
 from mhaviz.results.result import ShortRepr, Source
 
 HALF = 0.5
 """A larger weight on a key is most of the query's weight."""
-
-
-@dataclass(frozen=True)
-class PairNumber(HeadNumbers):
-    """One number of each head, averaged over pairs. ``sentences`` is the number of pairs that have it, in the layer
-    with the most.
-
-    Attributes:
-        low, high: float64, (n_layers, n_heads), 95% interval of the mean. Of a share of pairs, Wilson's interval. Of
-            other numbers, from a bootstrap over the pairs as in ``HeadNumbers``, and for fewer than 30 pairs Student's,
-            cut at 0 and 1; NaN for a single pair.
-        chance: float64, (n_layers, n_heads), mean for a head that gives the same weight to all keys that the query
-            sees; NaN where it has no meaning.
-        by_layer: int64, (n_layers,), pairs of each layer that have the number.
-    """
-
-    chance: NDArray[np.float64]
-    by_layer: NDArray[np.int64]
-
-    of_heads = (*HeadNumbers.of_heads, "chance")
-
-    def of_head(self, row: int, column: int) -> dict[str, Any]:
-        """See ``HeadNumbers``."""
-        return super().of_head(row, column) | {"pairs": int(self.by_layer[row])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +112,10 @@ class PairsOfKind(HeadsOfKind):
         looks: each pair, in the order in which they were given.
     """
 
-    weight: PairNumber
-    found: PairNumber
-    half: PairNumber
-    usual: PairNumber
+    weight: AverageOfFew
+    found: AverageOfFew
+    half: AverageOfFew
+    usual: AverageOfFew
     picked: NDArray[np.float64]
     looks: tuple[PairLook, ...]
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mhaviz.analyses.head_pairs import _number, _summed
+from mhaviz.analyses.averages import averages
 from mhaviz.inputs.pairs import WordPair
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Table
 from mhaviz.pages.head_pairs import head_pairs_page
-from mhaviz.results.head_pairs import HeadPairs, PairLook, PairNumber, PairsOfKind
+from mhaviz.results.head_numbers import AverageOfFew
+from mhaviz.results.head_pairs import HeadPairs, PairLook, PairsOfKind
 from mhaviz.results.result import Source
 from mhaviz.views.showing import view_of
 
@@ -39,10 +40,9 @@ def made():
         values = values[:, :, 0].transpose(0, 2, 1).astype(float)
         has = np.ones((len(looks), 4), bool)
         has[:, [1, 3]] = np.isfinite(usual)
-        sums = [_summed(values, has)]
-        numbers = [
-            PairNumber(**_number(sums, i, i in (1, 2)), chance=np.full((1, len(weights[0])), 0.1)) for i in range(4)
-        ]
+        means = averages(values[:, None], has[:, None], "abcd", "bc")
+        chance = np.full((1, len(weights[0])), 0.1)
+        numbers = [AverageOfFew(**mean, chance=chance) for mean in means.values()]
         kind = PairsOfKind("self", (3,), *numbers, np.array([PICKED]), looks)
         return HeadPairs(Source("net: a model", {"model": "net"}), (kind,), **more)
 

@@ -37,6 +37,17 @@ def heads(
             "that link them. Also JSON Lines, or columns in a .tsv or .csv file.",
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="turn|FILE",
+            help="Weight on each turn of chats, in JSON Lines of --file or -; or on each span of texts in a file, "
+            '\\[{"text": …, "spans": [{"name": …, "text": …}, …]}, …].',
+        ),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="With --by: span of the queries. \\[default: the last]")
+    ] = None,
     sentences: Sentences = None,
     file: CorpusFile = None,
     languages: Languages = None,
@@ -49,6 +60,7 @@ def heads(
     mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
     mhaviz heads --model path/to/bert --pairs pronouns.jsonl -o pronouns.png
+    mhaviz heads --model path/to/llama --by turn --file chats.jsonl -o turns.png
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
     For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
@@ -59,12 +71,27 @@ def heads(
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
     With --pairs: mean weight from one word to the other, in how many pairs a head finds it, and the pairs that the best
-    head misses.
+    head misses. With --by: mean weight from one span, such as the answers of chats, on each of the others, beside what
+    uniform attention would give.
 
-    Output: a {HEAD_SUFFIXES} file; with --pairs no page for the browser.
+    Output: a {HEAD_SUFFIXES} file; with --pairs and --by no page for the browser.
     """
-    delivery.check([one for one in (file, pairs) if one], HEAD_SUFFIXES if pairs is None else ABLATION_SUFFIXES)
+    spans = Path(by) if by not in (None, "turn") else None
+    suffixes = HEAD_SUFFIXES if pairs is None and by is None else ABLATION_SUFFIXES
+    delivery.check([one for one in (file, pairs, spans) if one], suffixes)
     style = style_of(looks, delivery)
+    if query is not None and by is None:
+        raise ArgumentError("--query chooses a span of texts; add --by turn or --by FILE")
+    if by is not None:
+        if by == "turn" and file is None:
+            raise ArgumentError("--by turn reads chats; add --file chats.jsonl")
+        if sentences or pairs or (spans and file):
+            raise ArgumentError(f"--by {by} takes the place of sentences and pairs; leave them out")
+        require_unread([probes, corpus, ranking], ["--top"], "--by takes the place of sentences, and of their numbers")
+        if languages:
+            raise ArgumentError("--by reads texts as they are; leave out --source-language and --target-language")
+        _look_at_spans(checkpoint, delivery, style, spans or file, query, ranking.top)
+        return
     if pairs is not None:
         if sentences or file is not None:
             raise ArgumentError("--pairs takes the place of sentences; leave out one of them")
@@ -90,6 +117,31 @@ def heads(
                 **(languages or {}),
             )
         delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
+
+
+def _look_at_spans(
+    checkpoint: CheckpointOptions,
+    delivery: Delivery,
+    style: "Style",
+    texts: Path | None,
+    query: str | None,
+    most: int | None,
+) -> None:
+    """Show how much heads look at the spans of the texts of a file; ``most``: number of heads in the table."""
+    assert texts is not None
+    loaded = checkpoint.load(delivery)
+    with corpus_progress(delivery.quiet) as on_progress:
+        found = loaded.head_spans(
+            texts,
+            query,
+            layer=checkpoint.layer,
+            kind=checkpoint.kind,
+            on_notice=delivery.tell,
+            on_progress=on_progress,
+        )
+    from mhaviz.pages.head_numbers import Order
+
+    delivery.deliver(found, style, order=Order("", most))
 
 
 def _link(

@@ -1,0 +1,93 @@
+"""Page of spans over many texts: what the queries of one span look at in every head, and the heads ranked."""
+
+import numpy as np
+
+from mhaviz.errors import counted
+from mhaviz.pages.blocks import Block, Page, SpanPanel, Text
+from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_text
+from mhaviz.pages.labels import quoted
+from mhaviz.pages.numbers import percent
+from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
+from mhaviz.pages.span_weights import SPAN_NAME, span_grid
+from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
+from mhaviz.results.head_spans import HeadSpans, SpansOfKind
+from mhaviz.results.span_numbers import REST
+from mhaviz.results.span_ranking import LEAST_MASS
+
+USUAL_ORDER = Order("")
+"""Order by the span that some head turns to most."""
+
+_STUDENT = "95% of Student's distribution around the mean over {}"
+
+
+@shown(HeadSpans, ABLATION_SUFFIXES)
+def head_spans_page(spans: HeadSpans, order: Order = USUAL_ORDER) -> Page:
+    """Return the page: spans × heads of each layer, and the heads ranked by what they give one span."""
+    blocks = list[Block]()
+    for kind in spans.kinds:
+        blocks.append(Text((_subtitle(spans, kind),), "subtitle"))
+        blocks.append(_grid(spans, kind))
+        ranked = order.column or (kind.best[0] if kind.best else kind.others[0] if kind.others else kind.query)
+        whisker = _STUDENT if spans.texts < LEAST_FOR_INTERVAL else WHISKER
+        ranking = Ranking([kind], Order(ranked, order.most), _measures(spans, kind), "texts", whisker)
+        blocks.append(ranking.plot())
+    said = "a span gives the mean over its tokens, and gets the sum over its tokens"
+    reading = "; ".join(filter(None, (said, _left_out(spans), spans.source.remark)))
+    return Page(_title(spans), tuple(blocks), spans.source.footnote, reading, True)
+
+
+def _measures(spans: HeadSpans, kind: SpansOfKind) -> list[Measure]:
+    query = quoted(spans.query, SPAN_NAME)
+    return [Measure(name, f"weight of “{query}” on “{quoted(name, SPAN_NAME)}”") for name in kind.spans]
+
+
+def _title(spans: HeadSpans) -> str:
+    """Return "minilm: “answer” looks at “user” in L3 H7: 54% of its weight, 2.1 × uniform, over 20 texts"."""
+    over = f"over {counted(spans.texts, 'text')}"
+    titles = [_lesson(kind) for kind in spans.kinds]
+    if len(titles) > 1:
+        titles = [f"{kind.kind}: {title}" for kind, title in zip(spans.kinds, titles, strict=True)]
+    return f"{spans.source.model}: {'; '.join(titles)}, {over}"
+
+
+def _lesson(kind: SpansOfKind) -> str:
+    named = f"“{quoted(kind.query, SPAN_NAME)}”"
+    if kind.best is None:
+        return f"no head gives {percent(LEAST_MASS)} of the weight of {named} to another span"
+    span, *place = kind.best
+    head, ratio, key = kind.name_of(*place), kind.ratios(span)[*place], f"“{quoted(span, SPAN_NAME)}”"
+    if not kind.turns(*kind.best):
+        return f"no head turns {named} to another span: at most {ratio:.1f} × uniform, to {key} in {head}"
+    share = percent(kind.spans[span].mean[*place])
+    return f"{named} looks at {key} in {head}: {share} of its weight, {ratio:.1f} × uniform"
+
+
+def _subtitle(spans: HeadSpans, kind: SpansOfKind) -> str:
+    text = kind_text(kind, f"means over {counted(spans.texts, 'text')}")
+    ratios = kind.lookback.mean[np.isfinite(kind.lookback.mean)]
+    if not ratios.size:
+        return text
+    return f"{text}; lookback ratio {ratios.mean():.2f}, {ratios.min():.2f} to {ratios.max():.2f} by head"
+
+
+def _grid(spans: HeadSpans, kind: SpansOfKind) -> Block:
+    """Return a panel of spans × heads for each layer, with the rest and sinks as rows apart."""
+    n_heads = kind.rest.shape[1]
+    names, best = [*kind.spans], kind.best
+    panels = []
+    for row, layer in enumerate(kind.layers):
+        shares = [kind.spans[name].mean[row] for name in names] + [kind.rest[row], kind.sinks[row]]
+        ratios = [kind.ratios(name)[row] for name in names] + [np.full(n_heads, np.nan)] * 2
+        outlined = ((names.index(best[0]), best[2]),) if best and best[1] == row and kind.turns(*best) else ()
+        panels.append(SpanPanel(f"layer {layer}", np.array(shares), np.array(ratios), outlined))
+    rows = [*(quoted(name, SPAN_NAME) for name in names), REST, "sinks"]
+    return span_grid(panels, rows, list(map(str, range(n_heads))), (2, 0))
+
+
+def _left_out(spans: HeadSpans) -> str:
+    parts = [
+        f"{counted(n, 'text')} left out: {why}"
+        for n, why in ((spans.too_long, "longer than the model can read"), (spans.without, "without such a span"))
+        if n
+    ]
+    return "; ".join(parts)
