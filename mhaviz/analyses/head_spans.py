@@ -61,7 +61,7 @@ class SpanStudy:
         maps = span_numbers(model, inputs, choice).maps
         for kind in within:
             layers = [m for m in maps if m.kind == kind]
-            self._layers[kind] = tuple(m.layer for m in layers)
+            self._layers[kind] = tuple(m.layer or 0 for m in layers)
             self._texts[kind].append(_of_text(layers, self.query))
             self._spans |= dict.fromkeys(name for m in layers for name in _spans_of(m))
 

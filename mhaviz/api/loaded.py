@@ -42,6 +42,7 @@ from mhaviz.results.head_spans import HeadSpans
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
+from mhaviz.results.means import require_averaged
 from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, require_shown
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
@@ -198,7 +199,7 @@ class LoadedModel:
         size: int | None = None,
         window: OpenWindow | None = None,
         query: int | str | None = None,
-        mean: bool = False,
+        mean: str | Sequence[str] | None = None,
         by: By | None = None,
         page: bool | None = None,
         on_notice: Notice | None = None,
@@ -224,8 +225,8 @@ class LoadedModel:
             pool, size, window: how maps of long inputs are pooled to cells: by "mass" or "max", to at most
                 ``size`` cells a side, and of which part of the map, (q0, q1, k0, k1). None: maps of more than 512
                 tokens, or of more than 256 MiB in all, are pooled by mass.
-            query, mean: return ``Attention.of_query`` of this query, and the mean over the heads of each map. What of
-                this cannot be done fails before the model runs.
+            query, mean: return ``Attention.of_query`` of this query, and ``Attention.mean`` over what is named,
+                "heads" or several such as ("heads", "layers"). What of this cannot be done fails before the model runs.
             by: spans in place of tokens, as ``Attention.by`` joins them, for texts of any length: "word"; or
                 "sentence", "line", "turn" or a list of named spans, whose weights have those of uniform attention
                 beside them, for which the model runs twice. Not for "uniform", or with ``window`` or ``pool``
@@ -251,6 +252,7 @@ class LoadedModel:
             >>> attention.save("cat.svg")
         """
         require_shown(show)
+        over = None if mean is None else require_averaged(mean)
         choice = None if by is None else SpanChoice.of(by)
         asked = Pooling(size, pool, window)
         _require_spans_fit(choice, show, asked, hide_special)
@@ -278,8 +280,8 @@ class LoadedModel:
             if hide_special and not crops:
                 attention = replace(attention, maps=tuple(map(without_special, attention.maps)))
             with not_accepted("by") if asked.reduce == "max" else nullcontext():
+                attention = attention if over is None else attention.mean(*over)
                 attention = attention if query is None else attention.of_query(query)
-                attention = attention.mean() if mean else attention
                 self._check(attention)
             return attention
 

@@ -413,7 +413,7 @@ class Recording(ContextDecorator):
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
         if not maps:
-            there = (m.layer for m in rolled.maps)
+            there = (m.layer for m in rolled.maps if m.layer is not None)
             raise self._no_such_layer(self._layers(), there, "a rollout goes through no source-target attention")
         return replace(rolled, maps=maps)
 

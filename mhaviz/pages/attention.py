@@ -11,7 +11,6 @@ from mhaviz.inputs.tokens import KIND_NAMES
 from mhaviz.pages.blocks import Matrices, Page
 from mhaviz.pages.map_summary import summary_table
 from mhaviz.pages.map_words import cells_text, layers_text, map_title, passes_text, reading_text
-from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.panels import head_panels, tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
 from mhaviz.pages.span_weights import spans_page
@@ -19,6 +18,7 @@ from mhaviz.pages.words import position_text
 from mhaviz.results.answer import are_beside_chance
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.module_names import calls_text, common_name
 
 _MEAN = ("mean",)  # the one row of a mean over heads
 _MOST_ABREAST = 8  # most passes in a row; more are in as many rows as have room
@@ -55,7 +55,7 @@ def _heads_as_rows(m: AttentionMap) -> AttentionMap:
     edges, tokens = m.columns.edges[first : last + 2], m.columns.tokens
     part = tokens[int(edges[0]) - m.columns.start : int(edges[-1]) - m.columns.start]
     query = f"query {position_text(m.rows.start, m.queries[0])}, "
-    title = f"{query}{m.quantity.title_prefix}{KIND_NAMES[m.kind]}"
+    title = f"{query}{m.title_prefix}{KIND_NAMES[m.kind]}"
     names = _MEAN if m.quantity.of_all_heads else tuple(f"H{head}" for head in m.heads)
     return replace(
         m,
@@ -97,7 +97,7 @@ def by_attention(maps: Sequence[AttentionMap]) -> list[dict[int, AttentionMap]]:
         sides = (part for axis in (m.rows, m.columns) for part in (axis.tokens.texts, axis.edges.tobytes()))
         is_frame = are_film and not m.quantity.through_layers
         alone = (m.layer, m.module) if is_frame else m.pass_number
-        of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, alone, *sides)]
+        of_kind = alike[(m.sentence, m.kind, m.heads, m.quantity, m.mean_over, alone, *sides)]
         found = next((one for one in of_kind if is_frame or _belongs(m, *one)), None)
         if found is None:
             found = {}, set()
@@ -139,7 +139,8 @@ def _heads(maps: dict[int, AttentionMap], model: str, with_layer: bool, again: C
     first = by_layer[0].maps[0]
     passes = list(dict.fromkeys(m.pass_number for m in maps.values()))
     is_film = len(passes) > 1
-    layers = "call 1" if are_calls else layers_text(list(dict.fromkeys(m.layer for m in maps.values())))
+    numbers = dict.fromkeys(m.layer for m in maps.values() if m.layer is not None)
+    layers = "call 1" if are_calls else layers_text(list(numbers))
     which = [calls_text(names) or layers if with_layer else "", passes_text(passes) if is_film else ""]
     about = ", ".join(filter(None, which))
     title = map_title(first, model, about, with_pass=not is_film)
@@ -172,7 +173,7 @@ def _row_names(m: AttentionMap, is_call: bool) -> tuple[str, str]:
 
 
 def _layer_or_call(m: AttentionMap, is_call: bool) -> str:
-    return calls_text([m.module]) or ("call 1" if is_call else layers_text([m.layer]))
+    return calls_text([m.module]) or ("call 1" if is_call else m.layer_text)
 
 
 def _layer(place: int, m: AttentionMap, model: str, with_layer: bool, is_call: bool) -> Matrices:

@@ -17,7 +17,7 @@ from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, 
 from mhaviz.pages.map_words import cells_text, hidden_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import bits_text, one_text, position_text
-from mhaviz.results.attention import AttentionMap, head_name
+from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.quantity import WEIGHT, Cells
@@ -56,7 +56,7 @@ def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
     """Return each head's changes in all sentences, by the head's name."""
     names, of_head = _short_names(d, ("sentence", "layer")), defaultdict[str, list[HeadDifference]](list)
     for head in d.ranking:
-        of_head[" ".join([*names[head.map.name], head_name(head.map.layer, head.head)])].append(head)
+        of_head[" ".join([*names[head.map.name], head.map.short_name_of(head.head)])].append(head)
     return of_head
 
 
@@ -86,17 +86,17 @@ def _first_change(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]
 def _layers_by_heads(d: Difference) -> list[Matrices]:
     """Return the mean divergence over the sentences as layers × heads for each kind; empty where there is one layer, a
     head has several numbers, or some heads are left out."""
-    layers = sorted({m.change.layer for m in d.maps})
+    layers = sorted({m.change.layer for m in d.maps if m.change.layer is not None})
     n_heads = 1 + max(head.head for head in d.ranking)
     if (
-        len(layers) == 1
+        len(layers) < 2
         or {head.head for head in d.ranking} != set(range(n_heads))
         or any(_short_names(d, ("sentence", "layer", "kind")).values())
     ):
         return []
     bits = defaultdict[Kind, NDArray[np.float64]](lambda: np.zeros((2, len(layers), n_heads)))  # sums, and how many
     for head in d.ranking:
-        if head.divergence is not None:
+        if head.divergence is not None and head.map.layer is not None:
             bits[head.map.kind][:, layers.index(head.map.layer), head.head] += head.divergence, 1
     several, panels = len(bits) > 1, []
     for kind, (sums, counts) in bits.items():
@@ -174,7 +174,7 @@ def ranking_table(d: Difference) -> Table:
     rows = [
         (
             *([names[head.map.name]] if several else []),
-            head_name(head.map.layer, head.head),
+            head.map.short_name_of(head.head),
             head.divergence,
             head.worst and head,
             head.largest and head.largest.before,
@@ -198,7 +198,7 @@ def _short_names(d: Difference, left_out: Collection[str] = ()) -> dict[str, tup
         {
             "pass": f"pass {m.pass_number}",
             "sentence": f"{one_text(is_recorded=m.is_recorded)} {m.sentence}",
-            "layer": f"layer {m.layer}",
+            "layer": m.layer_text,
             "kind": m.kind,
             "quantity": "weights" if m.quantity.key == WEIGHT.key else m.quantity.key,
             "reduction": m.quantity.reduction,

@@ -11,13 +11,14 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.blocks import Drawn, Matrices, Page, Title
 from mhaviz.pages.colormaps import FILM
 from mhaviz.pages.labels import quoted
-from mhaviz.pages.module_names import common_name
 from mhaviz.pages.panels import WEIGHT, Outline, Panel, Scale
 from mhaviz.pages.registry import shown
 from mhaviz.pages.words import one_text
 from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.image import ImageAttention, ImageMap
+from mhaviz.results.means import title_prefix
+from mhaviz.results.module_names import common_name
 from mhaviz.units import with_minus
 
 _NAME = 40  # cells of a name
@@ -64,23 +65,25 @@ def _around(row: int, column: int) -> Outline:
 
 def _title(over: ImageAttention) -> Title:
     """Return the title, "attention of token 0 to photo.png, vit, layer 3, blocks.3.attn": what all pictures share."""
-    what = over.quantity.title_prefix + "attention"
+    what = title_prefix(over.mean_over, over.quantity) + "attention"
     query = quoted(over.query, _NAME)
     if any(m.patch for m in over.maps):
         query = f"patch {query}"
     who = f"{what} of {query}" if over.query else f"mean {what} of all queries"
     head = f"{who} to {quoted(over.image_name, _NAME) if over.image_name else 'the image'}, {over.source.model}"
-    layers = sorted({m.layer for m in over.maps})
-    layer = f", layer {layers[0]}" if len(layers) == 1 else f", layers {layers[0]} to {layers[-1]}"
+    layers = sorted({m.layer for m in over.maps if m.layer is not None})
+    layer = f", layers {layers[0]} to {layers[-1]}" if len(layers) > 1 else f", layer {layers[0]}" if layers else ""
     module = common_name([m.module for m in over.maps])
     short = f"{query or 'all queries'} → {quoted(over.image_name, _SHORT) if over.image_name else 'image'}{layer}"
     return Title(head + layer + f", {quoted(module or '', _NAME)}" * bool(module), (), short)
 
 
 def _head_names(over: ImageAttention, m: ImageMap) -> list[str]:
-    """Return "L3 H5" for each head, "pass 100 L3 H5" where there are several inputs, "L3" where there are no heads."""
+    """Return "L3 H5" for each head, "pass 100 L3 H5" where there are several inputs, "L3" of a mean over heads, and
+    "mean" of one over layers."""
     inputs = _input_text(m) if len(set(map(_input_text, over.maps))) > 1 else ""
-    names = [f"L{m.layer}"] if over.quantity.of_all_heads else [head_name(m.layer, head) for head in m.heads]
+    of_layer = "mean" if m.layer is None else f"L{m.layer}"
+    names = [of_layer] if over.quantity.of_all_heads else [head_name(m.layer, head) for head in m.heads]
     return [" ".join(filter(None, [inputs, name])) for name in names]
 
 

@@ -187,9 +187,9 @@ def hidden_text(maps: Sequence[AttentionMap], mark: str) -> str:
     unit = "token" if any(m.has_spans for m in windows) else "position"
     where = f"more than {' or '.join(f'{r:,}' for r in reaches)} {unit}{'s' * (reaches != [1])} away"
     if others:
-        layers = sorted({m.layer for m in windows})
+        layers = sorted({m.layer for m in windows if m.layer is not None})
         named = "some maps"
-        if not {m.layer for m in others} & set(layers):
+        if layers and not {m.layer for m in others} & set(layers):
             named = layers_text(layers) if len(layers) <= _MOST_LAYERS else "some layers"
         where = f"{where} in {named}"
     return f"{mark}: hidden keys, {('later, or ' if others else 'later or ') * is_causal}{where}{though}"
@@ -207,7 +207,9 @@ _MOST_LAYERS = 6  # most layers that are named one by one
 
 
 def layers_text(layers: Sequence[int]) -> str:
-    """Return "layer 3", "layers 0 to 5", "layers 0, 2, 4"."""
+    """Return "layer 3", "layers 0 to 5", "layers 0, 2, 4"; "" for none, as of a mean over layers."""
+    if not layers:
+        return ""
     if len(layers) == 1:
         return f"layer {layers[0]}"
     if list(layers) == list(range(layers[0], layers[0] + len(layers))):
@@ -280,7 +282,7 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
         which.append(f"example {m.sentence}")
     about = "".join(f", {one}" for one in which if one) + _part_text(m)
     named = f", {harmless(model)}{about}" if model else about
-    prefix = m.quantity.title_prefix
+    prefix = m.title_prefix
     if m.quantity.row != "query":
         query, _, what = prefix.rpartition(", ")
         kind = _kind_before(m)

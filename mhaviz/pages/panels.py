@@ -261,17 +261,18 @@ class Panel:
 
 
 def tile_titles(attention_map: AttentionMap) -> tuple[str, ...]:
-    """Return "L5 H0" for every head; "layer 5" for one matrix of all heads."""
+    """Return "L5 H0" for every head; "layer 5" for one matrix of all heads, "6 layers"
+    where it is the mean over these."""
     if attention_map.quantity.row == "layer":
         return ("all layers",)
     if attention_map.quantity.of_all_heads:
-        return (f"layer {attention_map.layer}",) * len(attention_map.heads)
+        return (attention_map.layer_text,) * len(attention_map.heads)
     return tuple(head_name(attention_map.layer, head) for head in attention_map.heads)
 
 
 def _short(m: AttentionMap, title: str) -> str:
     """Return "H0" for a head, "5" for "layer 5"; the layer is in the title of the block, or is that of the row."""
-    return title if m.quantity.row == "layer" else title.rpartition(" ")[2]
+    return title if m.quantity.row == "layer" or m.layer is None else title.rpartition(" ")[2]
 
 
 def group_scale(m: AttentionMap) -> Scale:

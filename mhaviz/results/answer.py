@@ -497,6 +497,7 @@ def _look(maps: "Sequence[AttentionMap]", query: int | str, sinks: Sequence[int]
     pieces, of_words = rows.owners == word, np.flatnonzero(~aside)
     heads = list[HeadLook]()
     for m in maps:
+        assert m.layer is not None  # as maps are of single heads
         seen, can_be_target = m.seen, ~aside & _sees(m, pieces, columns)
         if is_of_one_text:
             can_be_target[word] = False

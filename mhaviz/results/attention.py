@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, is_accepted, parameter
+from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
 from mhaviz.inputs.span_choice import By, SpanChoice
 from mhaviz.inputs.spans import SpansOf, span_tokens, words
 from mhaviz.inputs.tokens import Kind
-from mhaviz.numbering import Numbers, listed_numbers, require_numbers
+from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.axis import Axis, PiecesError
+from mhaviz.results.means import (
+    MeanOver,
+    averages_texts,
+    mean_of,
+    mean_remark,
+    mean_text,
+    require_averaged,
+    title_prefix,
+)
 from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
@@ -73,7 +82,7 @@ class AttentionMap(Result):
         columns: the keys.
         kind: "self"; "masked", where a mask lets no query see a later key; "cross", where the keys are another
             sentence; "other": see ``Kind``.
-        layer: index of the layer, from 0.
+        layer: index of the layer, from 0; None: the mean over several.
         heads: indices of the heads in ``weights``, in order; by default 0, 1, 2, ….
         sentence: index of the sentence, from 0; None: there is only one.
         quantity: what the numbers are.
@@ -92,13 +101,14 @@ class AttentionMap(Result):
             uniform attention, as ``SpanNumbers`` defines them; else None.
         lookback: (n_heads, rows), lookback ratio of the queries of each such span (Chuang et al. 2024, arXiv
             2407.07071, section 2.1); NaN: it has none.
+        mean_over: what it is the mean over; empty: it is no mean.
     """
 
     weights: NDArray[np.float32]
     rows: Axis
     columns: Axis
     kind: Kind = "self"
-    layer: int = 0
+    layer: int | None = 0
     heads: tuple[int, ...] = ()
     sentence: int | None = None
     quantity: Quantity = WEIGHT
@@ -112,6 +122,7 @@ class AttentionMap(Result):
     sinks: Sinks | None = None
     chance: NDArray[np.float32] | None = None
     lookback: NDArray[np.float32] | None = None
+    mean_over: MeanOver = ()
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -170,22 +181,8 @@ class AttentionMap(Result):
         )
 
     def mean(self) -> "AttentionMap":
-        """See ``Attention.mean``."""
-        if self.quantity.of_all_heads:
-            return self
-        if self.quantity.reduction == "max" and self.is_pooled:
-            raise ArgumentError(f"{self.name}: the mean over heads is not defined for largest weights; pool by mass")
-        mean = self.weights.mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32)
-        shares = None if self.to_special is None else self.to_special.mean(keepdims=True)
-        return replace(
-            self,
-            weights=mean,
-            heads=(0,),
-            quantity=replace(MEANS[self.quantity.key], reduction=self.quantity.reduction),
-            summary=None,
-            to_special=shares,
-            queries_and_keys=None,
-        )
+        """Return the mean over its heads; see ``Attention.mean``."""
+        return mean_of((self,), ("heads",))[0]
 
     def times_uniform(self) -> "AttentionMap":
         """See ``Attention.times_uniform``."""
@@ -350,12 +347,12 @@ class AttentionMap(Result):
     @property
     def name(self) -> str:
         """Name of the map among those of its attention: "layer 0, self", "sentence 2, layer 0, self, max"."""
-        return self._named(f"layer {self.layer}, {self.kind}", "sentence")
+        return self._named(f"{self._layer_prefix}{self.kind}", "sentence")
 
     @property
     def shown_name(self) -> str:
         """``name`` as it is displayed: the sentences of a recorded program are called examples, as of a batch."""
-        return self._named(f"layer {self.layer}, {self.kind}", self.text_name)
+        return self._named(f"{self._layer_prefix}{self.kind}", self.text_name)
 
     def name_of(self, head: int) -> str:
         """Return the displayed name of one head, "example 2, self L0 H3"; that of the map where it is of all heads."""
@@ -363,13 +360,37 @@ class AttentionMap(Result):
             return self.shown_name
         return self._named(f"{self.kind} {head_name(self.layer, head)}", self.text_name)
 
+    def short_name_of(self, head: int) -> str:
+        """Return the name of one head among those of its text, "L0 H3"; "mean" of a mean over layers."""
+        return "mean" if self.layer is None else head_name(self.layer, head)
+
     @property
     def text_name(self) -> str:
         """What its sentence is called: an example where it is recorded."""
         return text_name(self.is_recorded)
 
+    @property
+    def layer_text(self) -> str:
+        """Name of its layer, "layer 3"; of a mean over layers their number, "6 layers"."""
+        return f"layer {self.layer}" if self.layer is not None else counted(self._n_layers, "layer")
+
+    @property
+    def _n_layers(self) -> int:
+        return dict(self.mean_over).get("layers") or 1
+
+    @property
+    def title_prefix(self) -> str:
+        """Start of a title, before the kind of attention, "mean over heads of norms of "; "" for weights of heads."""
+        return title_prefix(self.mean_over, self.quantity)
+
+    @property
+    def _layer_prefix(self) -> str:
+        return "" if self.layer is None else f"{self.layer_text}, "  # a mean over layers is named by their number
+
     def _named(self, what: str, text: str) -> str:
-        which = "" if self.pass_number is None else f"pass {self.pass_number}, "
+        which = mean_text(self.mean_over, with_heads=False)
+        which += ", " * bool(which)
+        which += "" if self.pass_number is None else f"pass {self.pass_number}, "
         which += "" if self.sentence is None else f"{text} {self.sentence}, "
         quantity = "" if self.quantity.key == WEIGHT.key else f", {self.quantity.key}"
         return f"{which}{what}{quantity}{', max' * (self.quantity.reduction == 'max')}"
@@ -507,19 +528,20 @@ class AttentionMap(Result):
         n_heads, rows, columns = weights.shape
         of_program = {
             "module": np.full(weights.size, self.module, object),
-            "pass": np.full(weights.size, self.pass_number or 0),
+            "pass": np.full(weights.size, None if "passes" in dict(self.mean_over) else self.pass_number or 0),
         }
         counts = (axis.tokens.counts or np.ones(len(axis), np.int64) for axis in (self.rows, self.columns))
         of_queries, of_keys = (
             np.add.reduceat(n, cells - cells[0]) for n, cells in zip(counts, (query, key), strict=True)
         )
         of_spans = {
+            "mean_over": np.full(weights.size, mean_text(self.mean_over).removeprefix("mean over "), object),
             "query_tokens": np.tile(np.repeat(of_queries, columns), n_heads),
             "key_tokens": np.tile(of_keys, n_heads * rows),
             "chance": np.full(weights.size, np.nan, np.float32) if self.chance is None else self.chance.reshape(-1),
         }
         of_all = {
-            "sentence": np.full(weights.size, 0 if self.sentence is None else self.sentence),
+            "sentence": np.full(weights.size, None if averages_texts(self.mean_over) else self.sentence or 0),
             "layer": np.full(weights.size, self.layer),
             "kind": np.full(weights.size, self.kind, object),
             "head": np.repeat(self.heads, rows * columns),
@@ -567,8 +589,9 @@ class Attention(Result):
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return all numbers in long form, one row each. The columns are sentence, layer, kind, head, query, key,
         query_position, key_position, quantity, reduction and the number itself, weight. A recording has the columns
-        module and, with several passes, pass before them; maps by word have query_tokens and key_tokens, the numbers of
-        their tokens, before the last, and those of other spans also chance, the weight of uniform attention.
+        module and, with several passes, pass before them. Before the last, means have mean_over, what they are over,
+        maps by word or other spans query_tokens and key_tokens, the numbers of their tokens, and those of other spans
+        chance, the weight of uniform attention. What is averaged has no number.
 
         Positions in pooled maps are those of the first token of a cell; by word they count words. Raises MhavizError
         without pandas.
@@ -580,12 +603,13 @@ class Attention(Result):
     @property
     def further_columns(self) -> tuple[str, ...]:
         """Columns that some tables have in addition: "module" and "pass" of a recorded program, as far as they are
-        known; "query_tokens" and "key_tokens" of maps by word or other spans, and "chance" of the
-        others."""
-        has_spans = any(m.has_spans for m in self.maps)
+        known; "mean_over" of means; "query_tokens" and "key_tokens" of maps by word or other spans, but of means over
+        texts, in which spans of one place have other numbers of tokens; and "chance" of spans that are no words."""
+        has_spans = any(m.has_spans and not averages_texts(m.mean_over) for m in self.maps)
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),
+            "mean_over": any(m.mean_over for m in self.maps),
             "query_tokens": has_spans,
             "key_tokens": has_spans,
             "chance": any(m.chance is not None for m in self.maps),
@@ -601,25 +625,45 @@ class Attention(Result):
         Raises:
             ArgumentError: there is no such layer, or none of its maps has such a head.
         """
-        layers = {*require_numbers("layer", layer, sorted({m.layer for m in self.maps}), "the maps have")}
-        maps = tuple(m for m in self.maps if m.layer in layers)
+        layers = sorted({m.layer for m in self.maps if m.layer is not None})
+        if layer is not None and not layers:
+            raise ArgumentError(f"{parameter('layer')}: the maps are means over layers; leave this out")
+        chosen_layers = None if layer is None else require_numbers("layer", layer, layers, "the maps have")
+        maps = tuple(m for m in self.maps if chosen_layers is None or m.layer in chosen_layers)
         if head is None:
             return replace(self, maps=maps)
         heads = require_numbers("head", head, sorted({number for m in maps for number in m.heads}), "the maps have")
         chosen = [(m, tuple(number for number in heads if number in m.heads)) for m in maps]
         return replace(self, maps=tuple(m if m.heads == those else m.select(those) for m, those in chosen if those))
 
-    def mean(self) -> "Attention":
-        """Return the mean over the heads of each map. A rollout already combines all heads and stays as it is.
+    def mean(self, *over: str) -> "Attention":
+        """Return the mean over heads, or over what is named, for all else that maps differ in.
+
+        Sums are of float64. A rollout already combines all heads; its mean over heads is itself.
+
+        Args:
+            over: "heads", also where nothing is named; "layers", with "heads", as head 3 of one layer has nothing to do
+                with head 3 of another: each head counts the same; "sentences", or of a recorded batch "examples";
+                "passes" of a recorded program. Texts of different words must have as many tokens: labels that all share
+                stay, others become positions. Texts by span, as ``by`` gives them, are matched by the names of their
+                spans.
 
         Raises:
-            ArgumentError: a map is pooled by the largest weight, as the mean of maxima is not the maximum of means.
+            ArgumentError: there is no such mean: a map is pooled by the largest weight, as the mean of maxima is not
+                the maximum of means; layers have several heads, which are not averaged; there is one text, or one pass;
+                texts have other numbers of tokens, or other spans; or maps have different masks, or other tokens in
+                other layers.
+
+        Examples:
+            >>> attention = mhaviz.attend("random", ["the cat sat", "a dog ran"])
+            >>> mean = attention.mean("heads", "sentences")
+            >>> mean[0].weights.shape, mean[0].keys
+            ((1, 3, 3), ('0', '1', '2'))
         """
-        maps = tuple(m.mean() for m in self.maps)
-        heads = {m.heads for m in self.maps if not m.quantity.of_all_heads}
-        remark = "; ".join(f"mean of {listed_numbers('head', numbers)}" for numbers in sorted(heads))
-        source = replace(self.source, remark="; ".join(filter(None, [remark, self.source.remark])))
-        return replace(self, maps=maps, source=source)
+        names = require_averaged(over or ("heads",))
+        remarks = filter(None, [mean_remark(self.maps, names), self.source.remark])
+        source = replace(self.source, remark="; ".join(remarks))
+        return replace(self, maps=mean_of(self.maps, names), source=source)
 
     def times_uniform(self) -> "Attention":
         """Multiply each weight by the number of keys that its query sees: 1 is the weight of uniform attention.

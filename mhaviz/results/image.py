@@ -15,6 +15,7 @@ from mhaviz.errors import ArgumentError, counted, is_accepted, parameter, quoted
 from mhaviz.inputs.tokens import OF_ONE_TEXT, PATCH_NAME, Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.means import MeanOver
 from mhaviz.results.quantity import WEIGHT, Quantity
 from mhaviz.results.result import Result, ShortRepr, Source
 
@@ -46,7 +47,7 @@ class ImageMap(ShortRepr):
     weights: NDArray[np.float32]
     special: NDArray[np.float32]
     special_texts: tuple[str, ...] = ()
-    layer: int = 0
+    layer: int | None = 0
     heads: tuple[int, ...] = ()
     sentence: int | None = None
     module: str = ""
@@ -78,6 +79,7 @@ class ImageAttention(Result):
         quantity: what the numbers are.
         image_name: name of the image's file; "": it is not from a file.
         left_out: number of maps of the attention that are not about these patches.
+        mean_over: what the maps are means over; empty: they are no means.
     """
 
     source: Source
@@ -87,6 +89,7 @@ class ImageAttention(Result):
     quantity: Quantity = WEIGHT
     image_name: str = ""
     left_out: int = 0
+    mean_over: MeanOver = ()
 
     @property
     def is_of_uniform(self) -> bool:
@@ -123,7 +126,8 @@ class ImageAttention(Result):
             for m in self.maps
         ]
         image = {"name": self.image_name or None, "width": width, "height": height}
-        return {"image": image, "query": self.query or None, "quantity": self.quantity.key, "maps": maps}
+        over = {"mean_over": dict(self.mean_over)} if self.mean_over else {}
+        return {"image": image, "query": self.query or None, "quantity": self.quantity.key} | over | {"maps": maps}
 
 
 def over_image(
@@ -140,11 +144,13 @@ def over_image(
 
     chosen = attention.select(head, layer)
     quantity = chosen.maps[0].quantity if chosen.maps else WEIGHT
-    if any(m.quantity.key != quantity.key for m in chosen.maps):
+    over = chosen.maps[0].mean_over if chosen.maps else ()
+    if any((m.quantity.key, m.mean_over) != (quantity.key, over) for m in chosen.maps):
         raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them separately")
     maps, called = _maps(chosen.maps, query, None if grid is None else _require_grid(grid))
     name = Path(image).name if isinstance(image, str | Path) else ""
-    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, len(chosen) - len(maps))
+    left_out = len(chosen) - len(maps)
+    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, left_out, over)
 
 
 def _require_grid(grid: object) -> tuple[int, int]:

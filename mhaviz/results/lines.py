@@ -274,6 +274,7 @@ def _of_maps(maps: "Sequence[AttentionMap]", sinks: Sequence[int]) -> TextLinks:
     by_word = (
         (m.layer, head, rows.means(columns.sums(weights), axis=0))
         for m in maps
+        if m.layer is not None  # as all have one, being of single heads
         for head, weights in zip(m.heads, m.weights.astype(np.float64), strict=True)
     )
     heads = [

@@ -16,7 +16,8 @@ class Quantity:
     Attributes:
         key: name in files and in the names of maps.
         name: name of one number in a picture.
-        title_prefix: start of a title, before the kind of attention: "rollout of ".
+        title_prefix: start of a title, before the kind of attention: "rollout of ". What it is a mean over stands
+            before it.
         remark: explanation that is printed beside a picture, with its source.
         is_distribution: whether the numbers of a row of all keys sum to 1, so that rows can be compared.
         reduction: "mass": the sum over the keys of a cell, averaged over its queries, so that a row of all keys still
@@ -90,11 +91,11 @@ UNIFORM = Quantity(
 map have large weights only because they have few keys; their ratios can be compared with those of other rows."""
 
 MEANS = {
-    WEIGHT.key: replace(WEIGHT, key="mean", title_prefix="mean over heads of ", of_all_heads=True),
-    UNIFORM.key: replace(UNIFORM, key="mean_uniform", title_prefix="mean over heads, × uniform, ", of_all_heads=True),
-    NORM.key: replace(NORM, key="mean_norm", title_prefix="mean over heads of norms of ", of_all_heads=True),
+    WEIGHT.key: replace(WEIGHT, key="mean", of_all_heads=True),
+    UNIFORM.key: replace(UNIFORM, key="mean_uniform", of_all_heads=True),
+    NORM.key: replace(NORM, key="mean_norm", of_all_heads=True),
 }
-"""Mean over the heads of a layer, Ā_ij = Σ_h A_hij / n_heads, by the key of the quantity that is averaged."""
+"""Mean over heads, Ā_ij = Σ_h A_hij / n_heads, by the key of the quantity that is averaged."""
 
 QUANTITIES = (ROLLOUT, *MEANS.values(), UNIFORM, NORM, WEIGHT)
 """Quantities that files may hold. Weights are last, as a file that names no quantity holds weights. To add a quantity,

@@ -17,7 +17,8 @@ from mhaviz._version import __version__
 from mhaviz.inputs.tokens import Kind, Ranges, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
-from mhaviz.results.quantity import QUANTITIES, WEIGHT, Reduction
+from mhaviz.results.means import AVERAGED, Averaged, MeanOver, averages_texts
+from mhaviz.results.quantity import MEANS, QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, MapSummary
 
@@ -29,6 +30,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 _Token = Annotated[int, msgspec.Meta(ge=0, le=2**31)]  # numbers of tokens in spans are sums of these
+_Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _Ranges = Annotated[tuple[tuple[_Token, _Token], ...], msgspec.Meta(min_length=1)]
 
 
@@ -51,7 +53,7 @@ class _Summary(msgspec.Struct):
 class _Description(msgspec.Struct, omit_defaults=True):
     """Fields of a map in a file, except for its quantity. Unknown fields are ignored."""
 
-    layer: _Position
+    layer: _Position | None
     kind: Kind
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -76,6 +78,7 @@ class _Description(msgspec.Struct, omit_defaults=True):
     pass_number: _Position | None = msgspec.field(default=None, name="pass")
     chance: list[list[list[float | None]]] | None = None
     lookback: list[list[float | None]] | None = None
+    mean_over: dict[Averaged, _Number | None] = {}
 
 
 def describe_source(source: Source) -> dict[str, Any]:
@@ -122,6 +125,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         module=m.module,
         to_special=None if m.to_special is None else m.to_special.tolist(),
         pass_number=m.pass_number,
+        mean_over=dict(m.mean_over),
     )
     quantity = {} if m.quantity.key == WEIGHT.key else {m.quantity.key: True}
     of_spans = {"chance": m.chance, "lookback": m.lookback}
@@ -168,6 +172,7 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         pass_number=saved.pass_number,
         chance=None if saved.chance is None else np.array(saved.chance, np.float32),
         lookback=None if saved.lookback is None else np.array(saved.lookback, np.float32),
+        mean_over=_mean_over(saved, quantity),
     )
     if m.chance is not None and (m.chance < 0).any():
         raise ValueError(f"chance: expected weights from 0 on, got {np.nanmin(m.chance):g}")
@@ -180,6 +185,23 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
     if m.summary and any(len(head.entropies) not in (0, len(m.rows)) for head in m.summary.heads):
         raise ValueError(f"entropies: expected {len(m.rows)} for each head, one for each row, or none")
     return m
+
+
+def _mean_over(saved: _Description, quantity: Quantity) -> MeanOver:
+    """Return what a map is the mean over. A file of an older mhaviz says it only of heads, by the quantity."""
+    numbers, are_means = dict(saved.mean_over), quantity in MEANS.values()
+    if not numbers and are_means:
+        numbers["heads"] = None
+    if ("heads" in numbers) != are_means or ("layers" in numbers) != (saved.layer is None):
+        raise ValueError(
+            f"mean_over: expected heads with a mean, and layers in place of a layer, got {list(numbers)}, "
+            f"{quantity.key}, layer {saved.layer}"
+        )
+    if averages_texts(tuple(numbers.items())) and saved.sentence is not None:
+        raise ValueError(f"mean_over: expected no sentence of a mean over texts, got {saved.sentence}")
+    if "passes" in numbers and saved.pass_number is not None:
+        raise ValueError(f"mean_over: expected no pass of a mean over passes, got {saved.pass_number}")
+    return tuple((name, numbers[name]) for name in AVERAGED if name in numbers)
 
 
 def _edges(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
@@ -216,14 +238,16 @@ def _restore_summary(summary: _Summary) -> MapSummary:
 def tensor_names(descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the name of each map's array: "layer.0.self", or "sentence.2.layer.0.self" with several sentences.
 
-    With several passes, "pass.100." is put before it. The name of a map of another quantity than weights ends in that
-    quantity: ".rollout". Where a map is there by both reductions, the name of the one by "max" ends in ".max".
+    That of a mean over layers is "layers.self". With several passes, "pass.100." is put before it. The name of a map of
+    another quantity than weights ends in that quantity: ".rollout". Where a map is there by both reductions, the name
+    of the one by "max" ends in ".max".
     """
     names: list[str] = []
     seen: set[str] = set()
     for m in descriptions:
         quantities = [f".{quantity.key}" for quantity in QUANTITIES if m.get(quantity.key) is True]
-        name = f"layer.{m.get('layer')}.{m.get('kind')}{''.join(quantities)}"
+        layer = "layers" if m.get("layer") is None else f"layer.{m['layer']}"
+        name = f"{layer}.{m.get('kind')}{''.join(quantities)}"
         name = name if m.get("sentence") is None else f"sentence.{m['sentence']}.{name}"
         name = name if m.get("pass") is None else f"pass.{m['pass']}.{name}"
         names.append(f"{name}.max" if name in seen and m.get("reduction") == "max" else name)

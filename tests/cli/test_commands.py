@@ -630,7 +630,7 @@ def test_lines_of_too_many_chosen_heads_are_refused_before_the_work(mhaviz, comm
     assert f"lines: expected at most 8 heads, as lines of more cannot be told apart, got {n_heads};" in refused.err
 
 
-@pytest.mark.parametrize("more", ["--head 0-7", "--head 0-8 --mean", "--head 0-8 --query a"])
+@pytest.mark.parametrize("more", ["--head 0-7", "--head 0-8 --mean heads", "--head 0-8 --query a"])
 def test_lines_that_can_be_told_apart_are_not_refused(mhaviz, more):
     assert "no-such-file.npz" in mhaviz("show", "no-such-file.npz", "--as", "lines", *more.split()).err
 

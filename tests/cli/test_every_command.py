@@ -89,7 +89,10 @@ WRONG = [  # what cannot be done, and how the message begins
     ("heatmap 'a b a' {} --query a", "--query: 'a' occurs 2 times"),
     ("heatmap 'a b a' {} --query 2 --window 0:2,:", "--query: expected a token, or a position from 0 to 1, got '2'"),
     ("heatmap 'a b a' {} --query 1", "--query: expected at least 4 words that the query sees, got 3: of so"),
-    ("heatmap 'a b a' {} --query 1 --as answer --mean --show norms", "--query: layer 0, self, mean_norm: expected"),
+    (
+        "heatmap 'a b a' {} --query 1 --as answer --mean heads --show norms",
+        "--query: layer 0, self, mean_norm: expected",
+    ),
     ("heatmap 'a b a c' {} --query c --size 2", "--query: layer 0, self: expected the weights of single tokens, got "),
     ("heatmap 'a b a' {} --query b --vmax 1", "--vmax is for maps; leave it out, or add --as map"),
     ("heatmap 'a b a' {} --as lines --cmap bone", "--cmap is for maps; leave it out, or add --as map"),
@@ -97,7 +100,10 @@ WRONG = [  # what cannot be done, and how the message begins
         "heatmap 'a b a c' {} --as lines --head 0 --size 2",
         "lines: layer 0, self: expected the weights of single tokens",
     ),
-    ("heatmap 'a b a c' {} --as lines --head 0 --mean", "lines: layer 0, self, mean: expected weights of single heads"),
+    (
+        "heatmap 'a b a c' {} --as lines --head 0 --mean heads",
+        "lines: layer 0, self, mean: expected weights of single heads",
+    ),
     (
         f"heatmap '{'a ' * 31}' {{}} --as lines --head 0",
         "lines: expected at most 30 words, as lines from more hide each",
@@ -108,7 +114,7 @@ WRONG = [  # what cannot be done, and how the message begins
         "--query: query 1 shares a cell with others; give --window 1",
     ),
     ("heatmap 'a b a' {} --query 1 --show rollout --query c", "--query: expected a token, or a position from 0 to {}"),
-    ("heatmap 'a b a' {} --pool max --size 1 --mean", "layer 0, self, max: the mean over heads is not defined"),
+    ("heatmap 'a b a' {} --pool max --size 1 --mean heads", "layer 0, self, max: the mean over heads is not defined"),
     ("heatmap 'a b a' {} --show uniform --size 1", "layer 0, self: expected weights of all tokens"),
     ("heatmap 'a b a' {} --window 0:9,:", "--window: expected query positions that go up"),
     ("heatmap 'a b a' {} --head 9", "--head: there is no head 9"),

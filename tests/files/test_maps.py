@@ -180,7 +180,7 @@ CONTRADICTIONS = [
     (lambda d, m: m.update(heads=[0, -1]), "Expected `int` >= 0 - at `$.heads[1]`"),
     (lambda d, m: m.update(heads=[0, 1.5]), "Expected `int`, got `float` - at `$.heads[1]`"),
     (lambda d, m: m.update(kind="both"), "Invalid enum value 'both' - at `$.kind`"),
-    (lambda d, m: m.update(layer="0"), "Expected `int`, got `str` - at `$.layer`"),
+    (lambda d, m: m.update(layer="0"), "Expected `int | null`, got `str` - at `$.layer`"),
     (lambda d, m: m.update(layer=-1), "Expected `int` >= 0 - at `$.layer`"),
     (lambda d, m: m.update(sentence=True), "Expected `int | null`, got `bool` - at `$.sentence`"),
     (lambda d, m: m.update({**CELLS, "key_edges": [0, 2, 2, 3]}), "edges: expected at least two increasing positions"),

@@ -10,9 +10,9 @@ from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import map_title, passes_text
-from mhaviz.pages.module_names import common_name
 from mhaviz.pages.words import unnamed_text
 from mhaviz.results.attention import Attention
+from mhaviz.results.module_names import common_name
 from mhaviz.results.quantity import ROLLOUT
 from mhaviz.results.result import Source
 

@@ -176,7 +176,7 @@ def test_on_the_command_line(mhaviz, tmp_path):
     np.save(array, whole)
     shown = json.loads(mhaviz("show", str(array), "--query", "1", "--json").out)
     np.testing.assert_allclose(np.array(shown["maps"][0]["weights"])[:, 0], whole[:, 1], rtol=1e-6)
-    mean = json.loads(mhaviz("heatmap", "a b c b", "--mean", "--query", "c", "--json").out)["maps"][0]
+    mean = json.loads(mhaviz("heatmap", "a b c b", "--mean", "heads", "--query", "c", "--json").out)["maps"][0]
     np.testing.assert_allclose(np.array(mean["weights"])[0, 0], whole[:, 2].mean(axis=0), rtol=1e-6)
     refused = mhaviz("heatmap", "a b c b", "--query", "b")
     assert (refused.status, refused.out) == (2, "")

@@ -14,10 +14,10 @@ from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.attention import attention_page, by_attention
 from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.labels import title_text
-from mhaviz.pages.module_names import common_name
 from mhaviz.pages.peaks import most_peaked
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
+from mhaviz.results.module_names import common_name
 from mhaviz.results.quantity import NORM, WEIGHT
 from mhaviz.results.result import Source
 from mhaviz.results.summary import HeadSummary, Link, MapSummary, Sink

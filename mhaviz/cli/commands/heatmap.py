@@ -56,7 +56,7 @@ def heatmap(
         str | None, typer.Option(metavar="WORD", help="What a word, or the token at a position, #10, looks at.")
     ] = None,
     form: As = None,
-    mean: Mean = False,
+    mean: Mean = None,
     by: By = None,
     generate: Generate = 0,
     hide_special: Annotated[
@@ -85,13 +85,14 @@ def heatmap(
     style = style_of(looks, delivery)
     if show not in ("norms", "uniform"):
         style.require_vmax()
-    require_query(query, form, head, mean)
+    require_query(query, form, head, is_mean=mean is not None)
     spans = read_by(by)
     from mhaviz.api.loaded import checked
 
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
-    delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
+    if mean is None:
+        delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     with progress(delivery.quiet, "computing", time_left=True) as on_progress:
         attention = checked(loaded, partial(require_form, query=query, form=form, style=style)).attend(
             given,
@@ -100,7 +101,7 @@ def heatmap(
             kind=kind,
             hide_special=hide_special,
             show=show,
-            page=".html" in delivery.suffixes and show != "uniform" and not mean and query is None and by is None,
+            page=".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None,
             verify=verify,
             pool=long.pool,
             size=long.size,

@@ -1,7 +1,8 @@
 """mhaviz record"""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PoolOptions,
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
-from mhaviz.cli.shared.models import By, Heads, Layers, read_by
+from mhaviz.cli.shared.models import By, Heads, Layers, Mean, read_by
 from mhaviz.cli.shared.parsing import several
 from mhaviz.cli.shared.queries import likely_form, maps_of, require_looks
 from mhaviz.cli.surroundings import room_for_a_program
@@ -82,6 +83,7 @@ def record(
             help="rollout: attention rollout up to each layer; heads: where each looks, averaged over all passes.",
         ),
     ] = "weights",
+    mean: Mean = None,
     by: By = None,
 ) -> None:
     """Run a PyTorch program, and draw the attention weights that it computes.
@@ -109,13 +111,13 @@ def record(
             ("--module", "--layer", "--grid", *(option_name(one.name) for one in fields(ColourOptions))),
             "--show heads averages over all passes and examples, and draws no maps",
         )
-        if by is not None:
-            raise ArgumentError("--show heads averages over tokens, and draws no maps; leave out --by")
+        if others := [name for name, value in (("--by", by), ("--mean", mean)) if value is not None]:
+            raise ArgumentError(f"--show heads averages over tokens, and draws no maps; leave out {others[0]}")
     if show == "rollout" and pooled.pool is not None:
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks, delivery)
     style.require_vmax()
-    images.check(needs_image=(), head=recorded.head)
+    images.check(needs_image=(), head=recorded.head, is_mean=mean is not None)
     _require_form(images, style, show)
     spans = read_by(by)
     folder = Path.cwd()
@@ -130,7 +132,7 @@ def record(
         pool=pooled.pool,
         size=pooled.size,
         statistics=show == "heads",
-        page=".html" in delivery.suffixes and show == "weights" and by is None,
+        page=".html" in delivery.suffixes and show == "weights" and by is None and mean is None,
         program=f"-m {script}" if is_module else Path(script).name,
     )
     if show == "rollout":
@@ -143,7 +145,7 @@ def record(
     with suppress(FileNotFoundError):  # if the folder is gone, files elsewhere can still be saved
         os.chdir(folder)
     try:
-        _deliver(recording, ending, delivery, style, images, show, spans)
+        _deliver(recording, ending, delivery, style, images, show, spans, mean)
     except MhavizError as error:
         if not ending.status:
             raise
@@ -180,6 +182,7 @@ def _deliver(
     images: ImageOptions,
     show: str,
     by: Any,
+    mean: Sequence[str] | None,
 ) -> None:
     """Save and show what was recorded. Raises MhavizError."""
     if recording.is_empty:
@@ -199,15 +202,21 @@ def _deliver(
 
         delivery.deliver(result, style, order=Order("entropy", _MOST_HEADS))
     else:
+        maps: Attention = result
+        if mean is not None:
+            with _saving_all(maps, delivery, style):
+                maps = maps.mean(*mean)
         if images.image is None and images.query is not None and delivery.paths_of_maps:
-            _require_query(result, images, delivery, style)
-        images.deliver(result, delivery, style)
+            with _saving_all(maps, delivery, style):
+                maps_of(maps, images.query, images.form)
+        images.deliver(maps, delivery, style)
 
 
-def _require_query(maps: "Attention", images: ImageOptions, delivery: Delivery, style: "Style") -> None:
-    """Raise ArgumentError if maps lack a query, but save all of them: a recording may be long, or come but once."""
+@contextmanager
+def _saving_all(maps: "Attention", delivery: Delivery, style: "Style") -> Iterator[None]:
+    """Save all maps where there is no such mean or query of them: a recording may be long, or come but once."""
     try:
-        maps_of(maps, images.query, images.form)
+        yield
     except ArgumentError as error:
         reason = error
 

@@ -45,7 +45,7 @@ def show(
     images: ImageOptions,
     head: Heads = None,
     layer: Annotated[int | None, typer.Option(help="Draw only this layer.")] = None,
-    mean: Mean = False,
+    mean: Mean = None,
     by: By = None,
 ) -> None:
     """Draw saved attention weights.
@@ -66,7 +66,7 @@ def show(
     """
     delivery.check([file, *arrays.files, *images.files], MAP_SUFFIXES)
     style = style_of(looks, delivery)
-    images.check(head=head, mean=mean)
+    images.check(head=head, is_mean=mean is not None)
     spans = read_by(by)
 
     from mhaviz.api.saved_maps import read
@@ -75,4 +75,4 @@ def show(
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
     chosen = attention.select(head, layer)
     chosen = chosen if spans is None else chosen.by(spans)
-    images.deliver(chosen.mean() if mean else chosen, delivery, style)
+    images.deliver(chosen if mean is None else chosen.mean(*mean), delivery, style)

@@ -59,19 +59,19 @@ class ImageOptions:
         self,
         needs_image: Sequence[str] = ("grid",),
         head: Collection[int] | None = None,
-        mean: bool = False,
+        is_mean: bool = False,
     ) -> None:
         """Check the options before the work starts.
 
         Args:
             needs_image: options that need an image.
-            head, mean: as of ``require_query``.
+            head, is_mean: as of ``require_query``.
 
         Raises:
             ArgumentError: an option needs an image, or names no patch of it.
             MhavizError: the image cannot be read.
         """
-        require_query(self.query, self.form, head, mean)
+        require_query(self.query, self.form, head, is_mean)
         if self.image is None:
             if alone := [option_name(name) for name in needs_image if getattr(self, name) is not None]:
                 raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")

@@ -59,11 +59,26 @@ def _input(text: str) -> tuple[Path, str | None]:
     return (Path(path), tensor) if mark and path and not is_file(text) else (Path(text), None)
 
 
+def _averaged(text: str) -> tuple[str, ...]:
+    """ "heads,layers" → ("heads", "layers")."""
+    from mhaviz.results.means import require_averaged
+
+    return require_averaged(part.strip() for part in text.split(","))
+
+
 AnyKind = Literal["self", "masked", "cross"]
 
 Layers = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("layers"), help="Layers: 0,3-5. \\[default: all]")]
 Heads = Annotated[Any, typer.Option(metavar="N,N-N", parser=several("heads"), help="Heads: 0,3-5. \\[default: all]")]
-Mean = Annotated[bool, typer.Option("--mean", help="Show the mean over the heads of each layer.")]
+Mean = Annotated[
+    Any,
+    typer.Option(
+        metavar="heads,layers",
+        parser=parsed(_averaged, "heads, layers, sentences, examples or passes, or several such as heads,layers"),
+        help="Mean over heads, layers, sentences, examples or passes.",
+        show_default=False,
+    ),
+]
 By = Annotated[
     str | None,
     typer.Option(

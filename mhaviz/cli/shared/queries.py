@@ -46,18 +46,18 @@ def require_query(
     query: str | None,
     form: Form | None,
     head: Collection[int] | None,
-    mean: bool = False,
+    is_mean: bool = False,
 ) -> None:
     """Raise ArgumentError, before the work, if a form needs a query, or less of what is chosen.
 
     Args:
         query, form: the query and the form.
         head: chosen heads; None: all. Of layers it is not known yet which have a text in common.
-        mean: whether a mean is drawn in place of the heads.
+        is_mean: whether a mean is drawn, which may be over the heads.
     """
     if form == "answer" and query is None:
         raise ArgumentError(f"{option_name('form')} answer is for one query; add --query WORD")
-    if form == "lines" and query is None and head is not None and not mean:
+    if form == "lines" and query is None and head is not None and not is_mean:
         from mhaviz.results.lines import require_few
 
         with _advising_map():

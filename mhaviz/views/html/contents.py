@@ -30,7 +30,6 @@ from mhaviz.pages.head_statistics import (
 from mhaviz.pages.head_statistics import title as averages_title
 from mhaviz.pages.labels import bare, count_text, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
-from mhaviz.pages.module_names import calls_text, common_name
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.registry import entry_of
 from mhaviz.pages.scaling import statistics_table
@@ -41,6 +40,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Difference
 from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.module_names import calls_text, common_name
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
 from mhaviz.results.result import Source
@@ -360,6 +360,7 @@ class _Writer:
             "label": replace(m, sentence=None, pass_number=None).shown_name,
             "name": m.shown_name,
             "layer": m.layer,
+            "layerText": m.layer_text,
             "kind": m.kind,
             "sentence": m.sentence,
             "heads": list(m.heads),
@@ -501,7 +502,8 @@ def _title(maps: Sequence[AttentionMap], model: str, style: Style) -> str:
     of_first = [
         m for m in maps if (m.pass_number, m.sentence, m.kind) == (first.pass_number, first.sentence, first.kind)
     ]
-    layers, calls = list(dict.fromkeys(m.layer for m in of_first)), calls_text([m.module for m in of_first])
+    layers = list(dict.fromkeys(m.layer for m in of_first if m.layer is not None))
+    calls = calls_text([m.module for m in of_first])
     sentences, passes = len({m.sentence for m in maps}), list(dict.fromkeys(m.pass_number for m in maps))
     kinds = list(dict.fromkeys(m.kind for m in maps))
     last = next(m for m in maps if m.kind == kinds[-1])  # of a model with several kinds it has both texts
