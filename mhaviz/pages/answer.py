@@ -16,6 +16,7 @@ from mhaviz.pages.registry import RESULT_SUFFIXES, shown
 from mhaviz.results.answer import LEAST_OTHERS, LEAST_SHOWN, STRONG, Answer, HeadLook, LeftOut, Look, in_text
 from mhaviz.results.attention import head_name, text_name
 from mhaviz.results.lines import TextLinks
+from mhaviz.results.means import mean_text as mean_over_text
 
 _OF_FIRST = 0.5  # least weight of the second word that it names / that of the first
 _MOST_NOT_RANKED, _MOST_WORDS = 3, 3
@@ -66,14 +67,17 @@ def _reading(answer: Answer) -> str:
     said = f"a bar is all weight of the {query}; {heads} more than 2 × its usual weight: {usual}"
     are_unknown = any(one.others is None for look in answer.looks for one in look.shown)
     unknown = [f"{NOTHING}: fewer than {LEAST_OTHERS} of them"] * are_unknown
-    return "; ".join([said, *unknown, *masked_texts(answer.looks)])
+    return "; ".join([said, *unknown, *texts_remarks(answer.looks)])
 
 
-def masked_texts(texts: "Iterable[Look | TextLinks]") -> list[str]:
-    """Return ["masked: no word sees a later one"] if some texts have masked self-attention, in which none does."""
+def texts_remarks(texts: "Iterable[Look | TextLinks]") -> list[str]:
+    """Return what maps are means over, and "masked: no word sees a later one" if some texts have masked self-attention,
+    in which none does."""
+    texts = list(texts)
+    means = filter(None, dict.fromkeys(mean_over_text(text.mean_over) for text in texts))
     masked = [text for text in texts if text.kind == "masked"]
     units = [] if any(text.weighs_later for text in masked) else [unit_of(text.queries) for text in masked]
-    return [f"masked: no {unit} sees a later one" for unit in dict.fromkeys(units)]
+    return [*means, *(f"masked: no {unit} sees a later one" for unit in dict.fromkeys(units))]
 
 
 def title_text(look: Look, is_random: bool = False, where: str = "") -> str:

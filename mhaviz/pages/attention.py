@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from mhaviz.inputs.tokens import KIND_NAMES
-from mhaviz.pages.blocks import Matrices, Page
+from mhaviz.pages.blocks import Matrices, Page, Text
+from mhaviz.pages.key_bars import KeyBars, can_be_bars
 from mhaviz.pages.map_summary import summary_table
-from mhaviz.pages.map_words import cells_text, layers_text, map_title, passes_text, reading_text
+from mhaviz.pages.map_words import bars_reading, cells_text, layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.panels import head_panels, tile_titles
 from mhaviz.pages.registry import MAP_SUFFIXES, shown
 from mhaviz.pages.span_weights import spans_page
@@ -26,15 +27,28 @@ _MOST_ABREAST = 8  # most passes in a row; more are in as many rows as have room
 
 @shown(Attention, MAP_SUFFIXES)
 def attention_page(attention: Attention) -> Page:
-    """Return the page of all maps, with the layers of one attention in one block."""
+    """Return the page of all maps, with the layers of one attention in one block, or the bars of single rows."""
     if are_beside_chance(attention):
         return spans_page(attention)
-    maps = tuple(map(_heads_as_rows, attention.with_sinks().maps))
+    whole = attention.with_sinks().maps
+    maps = tuple(map(_heads_as_rows, whole))
     if all(m.quantity.row == "head" and m.queries == _MEAN for m in maps):
-        maps = tuple(m for group in by_attention(maps) for m in _layers_as_rows(list(group.values())))
+        groups = by_attention(maps)
+        if len(groups) == len(maps) and all(map(can_be_bars, maps)):
+            about = attention.source.model, _tells_layer(attention)
+            return _page_of_bars(attention, [KeyBars(*pair, *about) for pair in zip(whole, maps, strict=True)])
+        maps = tuple(m for group in groups for m in _layers_as_rows(list(group.values())))
     attention = replace(attention, maps=maps)
     blocks = heads_blocks(maps, attention.source.model, _tells_layer(attention))
     return Page("", tuple(blocks), attention.source.footnote, partial(reading_text, attention))
+
+
+def _page_of_bars(attention: Attention, rows: Sequence[KeyBars]) -> Page:
+    """Return the page of the single rows that means have left, each as bars below what it says."""
+    title = rows[0].lesson if len(rows) == 1 else ""
+    said = ([Text((row.lesson,), "subheading")] if not title else [] for row in rows)
+    blocks = (block for texts, row in zip(said, rows, strict=True) for block in (*texts, row.block()))
+    return Page(title, tuple(blocks), attention.source.footnote, bars_reading(attention))
 
 
 def heads_blocks(maps: Sequence[AttentionMap], model: str, with_layer: bool) -> list[Matrices]:

@@ -338,7 +338,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots(_Illustration):
-    """Dot plot of ranked numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
+    """Dot plot of numbers: in each row a dot, its whisker if it has one, and a grey line at chance level.
 
     Attributes:
         table: the same numbers for a medium without dots; its heading stands above the plot, too.
@@ -347,6 +347,7 @@ class Dots(_Illustration):
         text: formats a number.
         notes: explanation of whiskers and lines, below the plot.
         shared: dots of other plots whose axis it shares, as pieces of one plot do.
+        are_bars: whether a bar from 0 to the number takes the place of the dot, as of shares of a whole.
     """
 
     table: Table
@@ -355,6 +356,7 @@ class Dots(_Illustration):
     text: Callable[[float], str]
     notes: str = ""
     shared: tuple[Dot, ...] = ()
+    are_bars: bool = False
 
     is_explained = True
 
@@ -375,8 +377,8 @@ class Dots(_Illustration):
         return min(numbers), max(numbers)
 
     def texts_of_users(self) -> Iterator[str]:
-        """Yield the remarks beside the dots."""
-        yield from (dot.note for dot in self.dots)
+        """Yield the names of the dots, and the remarks beside them."""
+        yield from (text for dot in self.dots for text in (dot.name, dot.note))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.answer import (
     by_chance,
     key_names,
-    masked_texts,
     not_ranked_text,
     query_names,
     query_text,
     texts_blocks,
     texts_names,
+    texts_remarks,
     title_text,
 )
 from mhaviz.pages.blocks import Block, Column, LinkPanel, Links, Page, Table, Text
@@ -51,7 +51,7 @@ def lines_page(lines: Lines) -> Page:
         + f", at most {MOST_OF_HEAD} of a head" * any(text.look is not None for text, _ in drawn)
         + f"; {_ASIDE}: mean weight of special tokens and sinks, from {_LEAST_ASIDE:.0%} on"
         * any(_asides(one, of_panel) for one, _ in drawn for of_panel in _panels(one))
-        + "".join(f"; {text}" for text in masked_texts(text for text, _ in drawn))
+        + "".join(f"; {text}" for text in texts_remarks(text for text, _ in drawn))
         + f"; too diffuse for lines: {diffuse}" * bool(diffuse)
         + f"; NaN: {missing}" * bool(missing)
     )

@@ -54,6 +54,13 @@ def reading_text(attention: Attention, drawn: Drawn) -> str:
     return "; ".join(filter(None, parts))
 
 
+def bars_reading(attention: Attention) -> str:
+    """Return how to read bars, each of a key."""
+    maps = attention.maps
+    parts = [_spans_text(maps), _special_text(maps), *dict.fromkeys(m.quantity.remark for m in maps)]
+    return "; ".join(filter(None, [*parts, attention.source.remark]))
+
+
 def sums_text(maps: Sequence[AttentionMap]) -> str:
     """Return "a row sums to 1", or "rows sum to between 0.98 and 2.00", with the number of rows that are zeros.
 

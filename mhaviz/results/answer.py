@@ -15,6 +15,7 @@ from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.numbering import listed_runs
 from mhaviz.results.attention import text_name
 from mhaviz.results.axis import Axis, no_such, require_single, words_with
+from mhaviz.results.means import MeanOver, mean_text
 from mhaviz.results.quantity import WEIGHT
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.spans import SpanSide
@@ -82,6 +83,7 @@ class OfText(ShortRepr):
         sentence, pass_number: as of ``AttentionMap``.
         is_recorded: whether the maps are of a running program.
         has_spans: whether the maps are of spans, such as words, so that positions count these.
+        mean_over: what the maps are means over, such as texts.
     """
 
     kind: Kind = "self"
@@ -89,11 +91,12 @@ class OfText(ShortRepr):
     pass_number: int | None = None
     is_recorded: bool = False
     has_spans: bool = False
+    mean_over: MeanOver = ()
 
     @property
-    def numbers(self) -> dict[str, int]:
-        """The numbers of the sentence and of the pass, as far as it has them."""
-        numbers = {"sentence": self.sentence, "pass": self.pass_number}
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of the sentence and of the pass, as far as it has them, and of what it is the mean over."""
+        numbers = {"sentence": self.sentence, "pass": self.pass_number, "mean_over": dict(self.mean_over) or None}
         return {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -106,7 +109,7 @@ class Look(OfText):
         queries, keys: the words of both sides. Where blanks do not tell words, as in Chinese, each token is one.
         aside: bool, (n_keys,), special tokens and sinks, which are stated but no words.
         heads: all heads whose numbers are finite, those with the largest weight of a target first.
-        kind, sentence, pass_number, is_recorded, has_spans: as of ``OfText``.
+        kind, sentence, pass_number, is_recorded, has_spans, mean_over: as of ``OfText``.
     """
 
     query: int
@@ -178,7 +181,7 @@ class LeftOut(OfText):
 
     Attributes:
         reason: what was expected of it, and what it has.
-        kind, sentence, pass_number, is_recorded, has_spans: as of ``OfText``.
+        kind, sentence, pass_number, is_recorded, has_spans, mean_over: as of ``OfText``.
     """
 
     reason: str
@@ -318,9 +321,10 @@ def lacking_text(attention: "Attention", query: int | str, by_word: bool = True)
 
 
 def in_text(of: "OfText | AttentionMap") -> str:
-    """Return " in sentence 2" of a text that has a number, and " in pass 3"; "" else."""
+    """Return " in sentence 2" of a text that has a number, " in pass 3", " in the mean over 3 sentences"; "" else."""
     named = {text_name(of.is_recorded): of.sentence, "pass": of.pass_number}
-    return "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
+    numbered = "".join(f" in {name} {number}" for name, number in named.items() if number is not None)
+    return numbered + (f" in the {mean}" if (mean := mean_text(of.mean_over, with_heads=False)) else "")
 
 
 def _unanswered(text: LeftOut) -> UnansweredError:

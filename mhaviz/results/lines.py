@@ -97,7 +97,7 @@ class TextLinks(OfText):
         heads: heads with links, the first at most eight; empty: those of no head would carry enough.
         diffuse: heads that are left out, as their links would carry less than a fifth of their weight on words.
         look: what the only query looks at; None: all words have links.
-        kind, sentence, pass_number, is_recorded, has_spans: as of ``OfText``.
+        kind, sentence, pass_number, is_recorded, has_spans, mean_over: as of ``OfText``.
     """
 
     queries: Tokens

@@ -77,6 +77,11 @@ def averages_texts(over: MeanOver) -> bool:
     return any(name in _TEXTS for name, _ in over)
 
 
+def averages_inputs(over: MeanOver) -> bool:
+    """Return whether a mean is over texts or passes, which may have other tokens."""
+    return averages_texts(over) or "passes" in dict(over)
+
+
 def mean_remark(maps: Sequence["AttentionMap"], names: Sequence[Averaged]) -> str:
     """Return which heads, layers, texts and passes of these maps are averaged, "mean of heads 0 to 11, of layers 0 to
     5"."""
@@ -90,7 +95,7 @@ def mean_remark(maps: Sequence["AttentionMap"], names: Sequence[Averaged]) -> st
     }
     for name in names:
         numbers = sorted(number for number in of_maps.get(name, ()) if number is not None)
-        parts.append(listed_runs(_SINGULAR[name], numbers) if numbers else "")
+        parts.append(listed_runs(_SINGULAR[name], numbers) if len(numbers) > 1 else "")
     listed = ", of ".join(filter(None, parts))
     return f"mean of {listed}" * bool(listed)
 
@@ -359,9 +364,8 @@ def _joined(axes: Sequence[Axis]) -> Axis:
     if len({*every}) == 1:
         return first
     are_same = [len({*texts}) == 1 for texts in zip(*(tokens.texts for tokens in every), strict=True)]
-    mark = "#" * any(are_same)
     texts = tuple(
-        text if is_same else f"{mark}{place}"
+        text if is_same else f"{' ' * text[:1].isspace()}#{place}" if any(are_same) else f"{place}"
         for place, (text, is_same) in enumerate(zip(first.tokens.texts, are_same, strict=True), first.start)
     )
     special, continued, ids, grids, ranges = ({getattr(tokens, name) for tokens in every} for name in _PARTS)

@@ -143,12 +143,12 @@ export class OverviewView {
     return group;
   }
 
-  /** The number of a layer, which chooses it. */
+  /** The number of a layer, or "mean" over layers, which chooses it. */
   #layer(map) {
     const { state } = this.#app;
     const onclick = () => state.set({ map: map.index });
     const about = { type: "button", className: "layer", tabIndex: -1, "aria-label": map.label, onclick };
-    const button = make("button", about, String(map.layer));
+    const button = make("button", about, String(map.layer ?? "mean"));
     button.dataset.map = String(map.index);
     return button;
   }
@@ -156,7 +156,7 @@ export class OverviewView {
   /** A flat list, in the order of the maps. */
   #flow(maps) {
     const thumbs = maps.flatMap((map) => map.heads.map((head) => this.#thumb(map, head)));
-    return this.#listbox(thumbs, ({ map }) => `layer ${map.layer}`);
+    return this.#listbox(thumbs, ({ map }) => map.layerText);
   }
 
   /** All heads sorted by the statistic; those without it last. */
@@ -171,7 +171,7 @@ export class OverviewView {
     const numbers = new Map(thumbs.map(({ thumb, number }) => [thumb, text(number)]));
     return this.#listbox(
       [...numbers.keys()],
-      (thumb) => `L${thumb.map.layer} H${thumb.head}  ${numbers.get(thumb)}`,
+      (thumb) => `${thumb.map.shortNames[thumb.map.placeOf(thumb.head)]}  ${numbers.get(thumb)}`,
       (thumb) => `${headName(thumb.map, thumb.head)}: ${measure.name} ${numbers.get(thumb)}`,
     );
   }

@@ -12,8 +12,8 @@ declare module "./contents.js" {
     inflated: Promise<void>;
   }
   interface PageMap {
-    index: number; layer: number; sentence: number | null; pass: number | null; reach: number | null;
-    name: string; title: string; label: string; kind: string; module: string; family: string;
+    index: number; layer: number | null; sentence: number | null; pass: number | null; reach: number | null;
+    name: string; title: string; label: string; layerText: string; shortNames: string[]; kind: string; module: string; family: string;
     heads: number[]; names: string[]; parts: Part[]; precision: number; sinks: number[];
     isRecorded: boolean; hiddenLater: boolean; begins: boolean; weighedBeyond: Numbers | null;
     quantity: { key: string; name: string; reduction: string; is_distribution: boolean; through_layers: boolean };

@@ -18,6 +18,7 @@ _HEADING, _CHANCE, _ROW, _TICKS = 0.2, 0.14, 0.15, 0.2  # inches: a line of the 
 _BESIDE, _AT_ENDS = 0.09, 0.12  # inches: between a name, its number and the plot; beside the plot
 _LEAST = 0.8  # least inches of a plot beside notes
 _TICK_APART, _NEAR = 0.5, 0.02  # least inches between ticks; share that an axis may be lengthened by to end at a tick
+_BAR = 0.65  # height of a bar in its row
 _GRID, _GREY = "#e6e6e6", "#8c8c8c"
 
 
@@ -54,10 +55,12 @@ class DotsPart(Part):
             y += _HEADING
         y += _CHANCE * bool(self._chance)
         numbers = [self.dots.text(dot.value) for dot in dots]
-        names = max(text_width(dot.name, BODY) for dot in dots) * DRAWN_WIDER
+        families = sheet.fonts.families
+        called = [sheet.fonts.shown(dot.name) for dot in dots]
+        names = max(text_width(name, BODY, families) for name in called) * DRAWN_WIDER
         numbers_end = x + names + _BESIDE + max(text_width(number, BODY) for number in numbers) * DRAWN_WIDER
         left, right = numbers_end + _BESIDE + _AT_ENDS, x + room - _AT_ENDS
-        free, families = (right - left - _LEAST) / DRAWN_WIDER, sheet.fonts.families
+        free = (right - left - _LEAST) / DRAWN_WIDER
         notes = [dot.note and fit_text(sheet.fonts.shown(dot.note), free, SMALL, families) for dot in dots]
         right -= max(text_width(note, SMALL, families) if note else 0.0 for note in notes) * DRAWN_WIDER
         known = np.array([(dot.value, dot.low, dot.high, dot.chance) for dot in dots])
@@ -76,13 +79,16 @@ class DotsPart(Part):
         sheet.page.vlines(along(ticks), y, bottom, color=_GRID, linewidth=0.6 * sheet.zoom, zorder=0.5)
         sheet.page.stairs(chances, tops, orientation="horizontal", baseline=None, color=_GREY, linewidth=thick)
         sheet.page.hlines(middles, lows, highs, color=INK, linewidth=thick)
-        sheet.page.plot(values, middles, "o", color=ACCENT, markersize=5 * sheet.zoom, markeredgewidth=0)
+        if self.dots.are_bars:
+            sheet.page.barh(middles, values - along(0.0), _BAR * _ROW, left=along(0.0), color=ACCENT, zorder=1)
+        else:
+            sheet.page.plot(values, middles, "o", color=ACCENT, markersize=5 * sheet.zoom, markeredgewidth=0)
         for place, tick in zip(along(ticks), ticks, strict=True):
             sheet.write(
                 place, bottom + 0.03, with_minus(f"{tick:g}"), SMALL, align="center", vertical="top", colour=QUIET
             )
-        for middle, dot, number, note in zip(middles, dots, numbers, notes, strict=True):
-            sheet.write(x + names, middle, dot.name, BODY, align="right", vertical="center_baseline")
+        for middle, name, number, note in zip(middles, called, numbers, notes, strict=True):
+            sheet.write(x + names, middle, name, BODY, align="right", vertical="center_baseline")
             sheet.write(numbers_end, middle, number, BODY, align="right", vertical="center_baseline")
             sheet.write(right + _AT_ENDS, middle, note, SMALL, colour=QUIET)
         if self._chance:

@@ -365,6 +365,7 @@ class _Writer:
             "sentence": m.sentence,
             "heads": list(m.heads),
             "names": list(map(m.name_of, m.heads)),
+            "shortNames": list(map(m.short_name_of, m.heads)),
             "quantity": vars(m.quantity),
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
