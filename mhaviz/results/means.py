@@ -341,7 +341,8 @@ def _require_same_masks(mean: "AttentionMap", group: Sequence["AttentionMap"]) -
     for m in group:
         if not np.array_equal(_beyond(m), hidden):
             other = next((one for one in group if one.reach != m.reach), group[0])
-            raise _not_alike(m, other, "the same mask", "the mean of maps with others is not defined")
+            first, second = (m, other) if m is group[0] else (other, m)
+            raise _not_alike(first, second, "the same mask", "the mean of maps with others is not defined")
 
 
 def _beyond(m: "AttentionMap") -> NDArray[np.bool_]:
