@@ -46,7 +46,7 @@ def attention_page(attention: Attention) -> Page:
 def _page_of_bars(attention: Attention, rows: Sequence[KeyBars]) -> Page:
     """Return the page of the single rows that means have left, each as bars below what it says."""
     title = rows[0].lesson if len(rows) == 1 else ""
-    said = ([Text((row.lesson,), "subheading")] if not title else [] for row in rows)
+    said = ([] if title else [Text((f"{row.text}{row.lesson}",), "subheading")] for row in rows)
     blocks = (block for texts, row in zip(said, rows, strict=True) for block in (*texts, row.block()))
     return Page(title, tuple(blocks), attention.source.footnote, bars_reading(attention))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.tokens import OF_ONE_TEXT
+from mhaviz.inputs.tokens import BLANK, OF_ONE_TEXT
 from mhaviz.pages.blocks import Column, Dot, Dots, Table
 from mhaviz.pages.labels import cut, in_quotes, token_labels, visible
 from mhaviz.pages.map_words import map_title
@@ -60,14 +60,20 @@ class KeyBars:
         self._decimals = max(decimals_of(top) if top > 0 else 0, _LEAST_DECIMALS)
 
     @property
+    def text(self) -> str:
+        """The text that it is of, "sentence 2: "; "": it has no number."""
+        return "" if self._map.sentence is None else f"{self._map.text_name} {self._map.sentence}: "
+
+    @property
     def lesson(self) -> str:
         """What the query gives most to, "CLS gives most to “income”: 0.25, 2.3 × uniform"."""
-        query = in_quotes(cut(visible(self._map.queries[0].strip()) or " ", _NAME))
+        called = cut(visible(self._map.queries[0].strip()) or BLANK, _NAME)
+        query = in_quotes(called) if self._itself is None else self._called(self._itself)
         known = [j for j in self._drawn if np.isfinite(self._weights[j])]
         if not known:
             return f"{query} has no number"
         first = max(known, key=lambda j: self._weights[j])
-        what, ratio = f"{in_quotes(self._names[first])}: {self._text(self._weights[first])}", self._ratio(first)
+        what, ratio = f"{self._called(first)}: {self._text(self._weights[first])}", self._ratio(first)
         if ratio is None or ratio >= _TELLING:
             return f"{query} gives most to {what}" + ("" if ratio is None else f", {ratio:.1f} × uniform")
         other = "other " * bool(self._aside)
@@ -104,8 +110,7 @@ class KeyBars:
     def _aside_text(self) -> str:
         """What is set apart, "without bars: itself 0.13, [SEP] 0.05"."""
         listed = ", ".join(
-            f"{'itself' if j == self._itself else in_quotes(self._names[j])} {self._text(self._weights[j])}"
-            for j in self._aside
+            f"{'itself' if j == self._itself else self._called(j)} {self._text(self._weights[j])}" for j in self._aside
         )
         return f"without bars: {listed}" * bool(listed)
 
@@ -116,6 +121,11 @@ class KeyBars:
     @property
     def _known_chances(self) -> list[float]:
         return [self._chances[j] for j in self._drawn if not math.isnan(self._chances[j])]
+
+    def _called(self, key: int) -> str:
+        """Return the name of a key in a text: digits beside positions are in quotes already."""
+        name = self._names[key] or BLANK
+        return name if name.startswith('"') else in_quotes(name)
 
     def _text(self, number: float) -> str:
         return fixed(number, self._decimals)

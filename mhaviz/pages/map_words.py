@@ -16,6 +16,7 @@ from mhaviz.pages.panels import SCORE
 from mhaviz.pages.words import attention_title
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap, head_name
 from mhaviz.results.axis import Axis
+from mhaviz.results.means import mean_text
 from mhaviz.results.quantity import WEIGHT, Cells
 from mhaviz.results.sinks import PooledSink, Sinks, pooled_sinks
 from mhaviz.units import with_minus
@@ -296,7 +297,10 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
         short = f"{query}, {kind}" if KIND_NAMES[kind] == what and kind != "other" else prefix
         keys = "keys" * m.columns.tokens.are_positions  # of the tokens, those that the query sees
         return Title(prefix + named, ((keys, m.columns.tokens),), short + about)
-    return attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix, about)  # the footnote has the model
+    title = attention_title(m.kind, m.rows.tokens, m.columns.tokens, named, prefix, about)  # the footnote has the model
+    if mean := mean_text(m.mean_over, with_heads=False):  # which heads, the footnote has too
+        return replace(title, short=f"{mean}, {m.quantity.title_prefix}{title.short.removeprefix(prefix)}")
+    return title
 
 
 def _part_text(attention_map: AttentionMap) -> str:

@@ -40,9 +40,10 @@ _SINGULAR: dict[Averaged, str] = {
 _TEXTS: frozenset[Averaged] = frozenset({"sentences", "examples"})
 
 
-def require_averaged(names: Iterable[str]) -> tuple[Averaged, ...]:
-    """Return what is to be averaged over, each once. Raises ArgumentError if a name is none of ``Averaged``."""
-    several = [names] if isinstance(names, str) else list(names)
+def require_averaged(names: object) -> tuple[Averaged, ...]:
+    """Return what is to be averaged over, a name or several, each once. Raises ArgumentError if one is none of
+    ``Averaged``."""
+    several = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
     wrong = [name for name in several if name not in AVERAGED]
     if wrong or not several:
         *before, last = AVERAGED
@@ -192,17 +193,17 @@ def _require_all_inputs(groups: Sequence[Sequence["AttentionMap"]], names: Seque
             inputs[_attention(m, names)].setdefault((m.sentence, m.pass_number), m)
     for group in groups:
         of_inputs = _by_input(group)
-        first, *others = ({m.layer: m.heads for m in of_input} for of_input in of_inputs.values())
-        for layers, of_input in zip(others, list(of_inputs.values())[1:], strict=True):
-            if layers != first:
+        layers = {m.layer: m.heads for m in next(iter(of_inputs.values()))}
+        for of_input in of_inputs.values():
+            if layers != {m.layer: m.heads for m in of_input}:
                 raise ArgumentError(
                     f"{parameter('mean')}: expected the same layers and heads in all {_inputs_text(names)}, but "
                     f"{group[0].name} and {of_input[0].name} are of others; choose those that all have"
                 )
-        for m in group:
-            for place, other in inputs[_attention(m, names)].items():
-                if place not in of_inputs:
-                    raise _not_alike(group[0], other, "the same mask and heads")
+        for attention in dict.fromkeys(_attention(m, names) for m in group):
+            others = inputs[attention]
+            if lacking := [m for of_input, m in others.items() if of_input not in of_inputs]:
+                raise _not_alike(group[0], lacking[0], "the same mask and heads")
 
 
 def _attention(m: "AttentionMap", names: Sequence[Averaged]) -> Hashable:

@@ -20,6 +20,10 @@ TRANSLATED = ("translation", "the small black cat")
 STUDIES = [
     ("heatmap 'a b c' --n-heads 2", lambda: package.load(n_heads=2).attend("a b c")),
     ("heatmap 'a b c' --query b --mean heads", lambda: package.attend("random", "a b c").of_query("b").mean()),
+    (
+        "heatmap 'a b c' 'd e f' --mean heads,sentences",
+        lambda: package.attend("random", ["a b c", "d e f"], mean=("heads", "sentences")),
+    ),
     ("heatmap 'a b c d' --query b", lambda: package.attend("random", "a b c d").answer("b")),
     ("heatmap 'a b c d' --head 1 --as lines", lambda: package.attend("random", "a b c d", head=1).lines()),
     ("heatmap 'a b c d' --query b --as lines", lambda: package.attend("random", "a b c d").lines("b")),

@@ -94,7 +94,7 @@ class OverviewPart(MosaicPart):
         else:
             across = list(map(str, maps[0].heads))
             firsts = zip(maps, self.panels[:: layout.columns], strict=True)
-            rows = [one.title.partition(" · ")[0] if " · " in one.title else f"layer {m.layer}" for m, one in firsts]
+            rows = [one.title.partition(" · ")[0] if " · " in one.title else m.layer_text for m, one in firsts]
         down = [row.rpartition(" ") for row in rows]
         write_sides(sheet, x, y, layout, across, [number for *_, number in down])
         right = x + layout.queries.room - BESIDE_LABEL
