@@ -133,6 +133,8 @@ def test_special_tokens_that_are_left_out_and_sinks():
     beside(attention(*given).mean("sentences", "heads")[0].to_special, *(s[None] for one in shares for s in one))
     with pytest.raises(ArgumentError, match="expected special tokens in both, or in neither"):
         attention(given[0], replace(given[1], to_special=None)).mean("sentences")
+    both = attention(made(sentence=0), made(sentence=1, special=(0, 5))).mean("sentences")
+    assert both[0].columns.tokens.special == (0,), "special in both"
     to_first = np.full((1, 6, 6), 0.02, np.float32)
     to_first[:, :, 0] = 0.9
     texts = [replace(made(text, 1, kind="self", sentence=i), weights=to_first) for i, text in enumerate((CAT, DOG))]
