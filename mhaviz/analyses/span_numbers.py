@@ -5,6 +5,7 @@ it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -166,5 +167,6 @@ def span_numbers_outline(model: Model, inputs: Inputs, choice: SpanChoice) -> At
             side, columns = _sides(queries, keys, choice.of_text(sentence), None, None)
             rows, axis = side.axis, columns.side.axis
             zeros = np.broadcast_to(np.float32(0), (1, len(rows), len(axis)))
-            maps.append(AttentionMap(zeros, rows, axis, kind, site.layer, sentence=sentence, chance=zeros))
+            m = AttentionMap(zeros, rows, axis, kind, site.layer, sentence=sentence)
+            maps.append(replace(m, chance=zeros, lookback=zeros[..., 0]))
     return Attention(Source(""), tuple(maps))

@@ -14,21 +14,20 @@ from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
 from mhaviz.pages.map_words import sinks_texts
 from mhaviz.pages.numbers import percent, short
-from mhaviz.pages.panels import Scale
-from mhaviz.results.attention import Attention, AttentionMap, head_name
+from mhaviz.pages.panels import Scale, tile_titles
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.means import averages_texts, mean_text
 from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios, ratios_of, shares_of
 
 _MOST_HEADS = 8  # heads that are drawn one by one
 _MOST_PAIRS = 8  # rows of the table of pairs
 SPAN_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
 _ITSELF = "itself"
-_NUMBERS = (
-    Column("weight", percent),
-    Column("uniform", percent),
-    Column("×", "{:.1f}".format),
+_ABOUT_HEADS = (
     Column(f"heads ≥ {short(TURNS)} ×", "{:,}".format),
     Column("strongest", align="left"),
 )
+_NUMBERS = (Column("weight", percent), Column("uniform", percent), Column("×", "{:.1f}".format), *_ABOUT_HEADS)
 _TURNING = (
     f"×: weight / uniform; heads ≥ {short(TURNS)} ×: those that give it at least {percent(LEAST_MASS)} of their "
     f"weight; strongest: of heads that give it so much, the one with the largest ×"
@@ -85,8 +84,8 @@ def _title(text: SpanHeads) -> str:
     row, key = _row_name(text, best.query), _key_name(text, best.key)
     if not best.turns:
         to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
-        return f"No head turns {who} to another: at most {_times(best)} uniform, {to} in {_head(best)}"
-    return f"“{row}” looks at “{key}” in {_head(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
+        return f"No head turns {who} to another: at most {_times(best)} uniform, {to} {_where(best)}"
+    return f"“{row}” looks at “{key}” {_where(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
 
 
 def _blocks(text: SpanHeads) -> Iterator[Block]:
@@ -107,14 +106,15 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
     order = [*text.keys, *apart]
     best = text.best()
     panels = []
-    for m in text.maps:
+    for number, m in enumerate(text.maps):
         shares, ratios = shares_of(m)[:, 0].T[order], ratios_of(m)[:, 0].T[order]
-        is_best = best is not None and best.turns and best.layer == m.layer
-        outlined = (
-            ((order.index(best.key), m.heads.index(best.head)),) if best and is_best and best.head in m.heads else ()
-        )
-        panels.append(SpanPanel(f"layer {m.layer}", shares, ratios, outlined))
-    columns = tuple(map(str, text.first.heads)) if len({m.heads for m in text.maps}) == 1 else ()
+        outlined: tuple[tuple[int, int], ...] = ()
+        if best and best.turns and best.place and best.place[0] == number and text.n_matrices > 1:
+            outlined = ((order.index(best.key), best.place[1]),)
+        title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
+        panels.append(SpanPanel(title, shares, ratios, outlined))
+    of_heads = not text.first.quantity.of_all_heads
+    columns = tuple(map(str, text.first.heads)) if of_heads else ("mean",)
     names = [_labelled(text, key) for key in order]
     return span_grid(panels, names, columns, (len(apart), 0))
 
@@ -123,15 +123,15 @@ def _spans_grid(text: SpanHeads) -> SpanGrid:
     """Return spans × spans, of each head or of the mean over many. Sinks and the rest are columns apart."""
     apart = _apart(text)
     order = [*text.keys, *apart]
-    if text.n_heads > _MOST_HEADS:
+    if text.n_matrices > _MOST_HEADS:
         chance = np.where(np.isin(np.arange(len(text.first.keys)), text.keys), text.chance, np.nan)
         shares = np.where(chance == 0, np.nan, text.mass)
-        of_heads = [(_mean_of(text), shares, ratios(text.mass, chance))]
+        of_heads = [(text.name, shares, ratios(text.mass, chance))]
     else:
         of_heads = [
-            (head_name(m.layer, head), shares, of_head)
+            (title, shares, of_head)
             for m in text.maps
-            for head, shares, of_head in zip(m.heads, shares_of(m), ratios_of(m), strict=True)
+            for title, shares, of_head in zip(_titles(m), shares_of(m), ratios_of(m), strict=True)
         ]
     panels = tuple(SpanPanel(title, shares[:, order], one[:, order]) for title, shares, one in of_heads)
     rows = tuple(_row_name(text, row) for row in range(len(text.first.rows)))
@@ -150,8 +150,13 @@ def span_grid(
 
 def _labelled(text: SpanHeads, key: int) -> str:
     """Return the name of a span with its number of tokens, "document 2 (110)"."""
-    count = text.first.columns.tokens.counts[key]
-    return _key_name(text, key) + (f" ({count:,})" if key in text.keys else "")
+    count = _count(text, key)
+    return _key_name(text, key) + (f" ({count:,})" if key in text.keys and count else "")
+
+
+def _count(text: SpanHeads, key: int) -> int | None:
+    """Return the number of tokens of a span; None: it has others in each of the texts that are averaged."""
+    return None if averages_texts(text.first.mean_over) else text.first.columns.tokens.counts[key]
 
 
 def _lookback_text(text: SpanHeads) -> str:
@@ -169,20 +174,18 @@ def _lookback_text(text: SpanHeads) -> str:
 def _query_table(text: SpanHeads) -> Table:
     """Return a table of the spans that the queries of one look at, in the order of the text, then of the rest and the
     sinks."""
-    first, rows = text.first, list[tuple[Any, ...]]()
+    rows = list[tuple[Any, ...]]()
     for key in text.keys:
         mean, heads = text.mean(0, key), list(text.heads(0, key))
         numbers = (mean.mass, mean.chance, mean.times_uniform) if mean else (None,) * 3
         turning = sum(one.turns for one in heads)
         name = _ITSELF if text.is_itself(0, key) else _key_name(text, key)
-        rows.append(
-            (name, first.columns.tokens.counts[key], *numbers, turning, _strongest_text(text.strongest(0, key)))
-        )
+        rows.append((name, _count(text, key), *numbers, turning, _strongest_text(text.strongest(0, key))))
     for key in _apart(text):
-        rows.append((_key_name(text, key), first.columns.tokens.counts[key], float(text.mass[0, key]), *[None] * 4))
-    heading = f"what “{_row_name(text, 0)}” looks at, {_mean_of(text)}"
+        rows.append((_key_name(text, key), _count(text, key), float(text.mass[0, key]), *[None] * 4))
+    heading = f"what “{_row_name(text, 0)}” looks at, {text.name}"
     span = (Column("span", align="left", is_key=True), Column("tokens", "{:,}".format))
-    return Table((*span, *_NUMBERS), tuple(rows), heading, notes=_TURNING)
+    return _of_heads(text, Table((*span, *_NUMBERS), tuple(rows), heading, notes=_TURNING))
 
 
 def _pairs_table(text: SpanHeads) -> Table:
@@ -207,12 +210,21 @@ def _pairs_table(text: SpanHeads) -> Table:
             )
         )
     ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
-    heading = f"from span to span, {_mean_of(text)}, the strongest head first"
-    return Table((*ends, *_NUMBERS), tuple(rows), heading, most=_MOST_PAIRS, notes=_TURNING)
+    heading = f"from span to span, {text.name}, the strongest head first"
+    return _of_heads(text, Table((*ends, *_NUMBERS), tuple(rows), heading, most=_MOST_PAIRS, notes=_TURNING))
 
 
-def _mean_of(text: SpanHeads) -> str:
-    return f"mean of {text.n_heads} heads" if text.n_heads > 1 else head_name(text.first.layer, text.first.heads[0])
+def _of_heads(text: SpanHeads, table: Table) -> Table:
+    """Return a table without the columns about single heads where there is one matrix."""
+    if text.n_matrices > 1:
+        return table
+    rows = tuple(row[: -len(_ABOUT_HEADS)] for row in table.rows)
+    return replace(table, columns=table.columns[: -len(_ABOUT_HEADS)], rows=rows, notes="×: weight / uniform")
+
+
+def _titles(m: AttentionMap) -> tuple[str, ...]:
+    """Return a title for each matrix of a map."""
+    return tile_titles(m) if m.layer is not None else (mean_text(m.mean_over),)
 
 
 def _apart(text: SpanHeads) -> list[int]:
@@ -222,15 +234,15 @@ def _apart(text: SpanHeads) -> list[int]:
 
 def _strongest_text(one: SpanWeight | None) -> str:
     """Return "L3 H7: 54%, 2.1 ×"."""
-    return f"{_head(one)}: {percent(one.mass)}, {_times(one)}" if one else f"no head gives it {percent(LEAST_MASS)}"
+    return f"{one.name}: {percent(one.mass)}, {_times(one)}" if one else f"none gives it {percent(LEAST_MASS)}"
 
 
 def _times(one: SpanWeight) -> str:
     return f"{one.times_uniform:.1f} ×"
 
 
-def _head(one: SpanWeight) -> str:
-    return head_name(one.layer, one.head or 0)
+def _where(one: SpanWeight) -> str:
+    return f"in {one.name}" if one.name else "on average"
 
 
 def _row_name(text: SpanHeads, row: int) -> str:

@@ -152,6 +152,8 @@ class AttentionMap(Result):
             raise ArgumentError(
                 f"to_special: expected a share for each of {n_heads} heads, got {self.to_special.shape}"
             )
+        if (self.chance is None) != (self.lookback is None):
+            raise ArgumentError("expected chance and lookback, or none of them")
         for name, numbers, shape in (
             ("chance", self.chance, self.weights.shape),
             ("lookback", self.lookback, self.weights.shape[:2]),

@@ -239,6 +239,7 @@ def _mean(group: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "Attent
     averages_heads = "heads" in names and not group[0].quantity.of_all_heads
     if len(group) == 1 and not averages_heads:
         return group[0]
+    group = _with_columns_of_all(group)
     of_inputs = list(_by_input(group).values())
     for of_input in of_inputs:
         for m in of_input[1:]:
@@ -248,7 +249,45 @@ def _mean(group: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "Attent
     mean = _form(group, of_inputs, names, averages_heads)
     _require_same_masks(mean, group)
     shares = None if mean.to_special is None else _mean_numbers(group, [m.to_special for m in group], averages_heads)
+    if mean.chance is not None:
+        chance = _mean_numbers(group, [m.chance for m in group], averages_heads)
+        mean = replace(mean, chance=chance, lookback=_mean_numbers(group, [m.lookback for m in group], averages_heads))
     return replace(mean, weights=_mean_numbers(group, [m.weights for m in group], averages_heads), to_special=shares)
+
+
+def _with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionMap"]:
+    """Return maps by span with a column for each sink of any of them, and for the rest: it has no weight where a text
+    has no such column. Other maps stay as they are."""
+    if len({m.columns.tokens.texts for m in group}) == 1 or any(m.chance is None for m in group):
+        return group
+    sides = [_split(m) for m in group]
+    apart = dict.fromkeys(name for m, (_, others) in zip(group, sides, strict=True) for name in _named(m, others))
+    return [_arranged(m, named, others, tuple(apart)) for m, (named, others) in zip(group, sides, strict=True)]
+
+
+def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
+    """Return the columns that are spans, and those of the rest and of sinks."""
+    assert m.chance is not None
+    are_apart = np.isnan(m.chance).all(axis=(0, 1))
+    return np.flatnonzero(~are_apart).tolist(), np.flatnonzero(are_apart).tolist()
+
+
+def _named(m: "AttentionMap", columns: Sequence[int]) -> list[str]:
+    return [m.columns.tokens.texts[j] for j in columns]
+
+
+def _arranged(m: "AttentionMap", named: Sequence[int], others: Sequence[int], apart: tuple[str, ...]) -> "AttentionMap":
+    """Return a map by span with its spans first, and then a column for each name in ``apart``."""
+    assert m.chance is not None
+    tokens, own = m.columns.tokens, dict(zip(_named(m, others), others, strict=True))
+    columns = [*named, *(own.get(name, -1) for name in apart)]
+    texts = (*_named(m, named), *apart)
+    ranges = tuple(tokens.ranges[j] if j >= 0 else ((0, 1),) for j in columns)
+    there = np.array(columns) >= 0
+    weights = np.where(there, m.weights[..., columns], np.float32(0))
+    chance = np.where(there, m.chance[..., columns], np.float32(np.nan))
+    axis = Axis(Tokens(texts, ranges=ranges))
+    return replace(m, weights=weights, chance=chance, columns=axis, sinks=None)
 
 
 def _form(
@@ -288,6 +327,8 @@ def _form(
         reach=first.reach if len(reaches) == 1 else None,
         sink=any(m.sink for m in group),
         to_special=None if first.to_special is None else np.zeros(n_heads, np.float32),
+        chance=first.chance[:n_heads] if first.chance is not None else None,
+        lookback=first.lookback[:n_heads] if first.lookback is not None else None,
         module=common_name([m.module for m in group]) or "",
         pass_number=None if "passes" in names else first.pass_number,
         queries_and_keys=None,
@@ -338,6 +379,8 @@ def _require_same_lengths(first: "AttentionMap", other: "AttentionMap") -> None:
 
 def _require_same_masks(mean: "AttentionMap", group: Sequence["AttentionMap"]) -> None:
     """Raise ArgumentError unless the mask of a mean hides what that of each map hides."""
+    if mean.chance is not None:  # which knows what is seen
+        return
     hidden = _beyond(mean)
     for m in group:
         if not np.array_equal(_beyond(m), hidden):

@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import OF_ONE_TEXT
-from mhaviz.results.attention import AttentionMap
+from mhaviz.results.attention import AttentionMap, head_name
+from mhaviz.results.means import mean_text
 
 TURNS = 2.0
 """Least weight / that of uniform attention of a head that turns to a span."""
@@ -25,15 +27,16 @@ class SpanWeight:
         query, key: places of the spans among rows and columns.
         mass: the weight.
         chance: what uniform attention gives, as ``SpanNumbers`` has it.
-        layer, head: indices of the head; None: a mean.
+        name: name of the head, "L3 H7"; of a mean, "layer 3" or "".
+        place: index of its map, and of its matrix in the map; None: it is a mean of all.
     """
 
     query: int
     key: int
     mass: float
     chance: float
-    layer: int | None = None
-    head: int | None = None
+    name: str = ""
+    place: tuple[int, int] | None = None
 
     @property
     def times_uniform(self) -> float:
@@ -72,9 +75,18 @@ class SpanHeads:
         return tuple(np.flatnonzero(~np.isnan(self.first.chance).all(axis=(0, 1))).tolist())
 
     @property
-    def n_heads(self) -> int:
-        """Number of heads."""
+    def n_matrices(self) -> int:
+        """Number of heads, or of means."""
         return sum(len(m.weights) for m in self.maps)
+
+    @property
+    def name(self) -> str:
+        """What the mean over all matrices is: "mean of 72 heads"; of one, its name."""
+        if self.n_matrices == 1:
+            return mean_text(self.first.mean_over) or _name(self.first, self.first.heads[0])
+        what = counted(self.n_matrices, "layer" if self.first.quantity.of_all_heads else "head")
+        over = mean_text(self.first.mean_over, with_heads=False)
+        return f"mean of {what}" + f", {over}" * bool(over)
 
     @cached_property
     def mass(self) -> NDArray[np.float64]:
@@ -93,11 +105,12 @@ class SpanHeads:
 
     def heads(self, query: int, key: int) -> Iterator[SpanWeight]:
         """Iterate over what each head gives, as far as the queries see some of the keys."""
-        for m in self.maps:
+        for number, m in enumerate(self.maps):
             assert m.chance is not None
-            for head, mass, chance in zip(m.heads, m.weights[:, query, key], m.chance[:, query, key], strict=True):
+            numbers = zip(m.heads, m.weights[:, query, key], m.chance[:, query, key], strict=True)
+            for row, (head, mass, chance) in enumerate(numbers):
                 if chance > 0:
-                    yield SpanWeight(query, key, float(mass), float(chance), m.layer, head)
+                    yield SpanWeight(query, key, float(mass), float(chance), _name(m, head), (number, row))
 
     def strongest(self, query: int, key: int) -> SpanWeight | None:
         """Return the head with the largest weight / uniform among those with enough weight; None: none has."""
@@ -125,6 +138,13 @@ class SpanHeads:
         ratios = [m.lookback[:, query] for m in self.maps if m.lookback is not None]
         found = np.concatenate([np.zeros(0), *ratios]).astype(np.float64)
         return found[np.isfinite(found)]
+
+
+def _name(m: AttentionMap, head: int) -> str:
+    """Return the name of a head; of a mean over heads, that of its layer, or "" of several."""
+    if not m.quantity.of_all_heads:
+        return head_name(m.layer, head)
+    return "" if m.layer is None else f"layer {m.layer}"
 
 
 def _mean(of_maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:

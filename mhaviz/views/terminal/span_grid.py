@@ -15,17 +15,20 @@ from mhaviz.views.terminal.cells import terminal_colours, text_colours
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.text import isolated
 
-_CELL, _LEAST_LABEL = 5, 8  # columns of the terminal
+_LEAST, _MOST, _LEAST_LABEL = 5, 14, 8  # columns of the terminal: of a cell, and of a label
 
 
 def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: int) -> Iterator[Line]:
     """Yield the lines of a single panel; none of several, or where it has no room, as tables have its strongest."""
-    label = min(max(map(cell_len, block.rows)), width - _CELL * len(block.columns) - 1)
-    if len(block.panels) > 1 or label < min(_LEAST_LABEL, max(map(cell_len, block.rows))):
+    longest, n_columns = max(map(cell_len, block.rows)), len(block.columns)
+    label = min(longest, width - _LEAST * n_columns - 1)
+    if len(block.panels) > 1 or label < min(_LEAST_LABEL, longest):
         return
+    cell = min((width - label - 1) // n_columns, max(map(cell_len, block.columns)) + 1, _MOST)
+    cell = max(cell, _LEAST)
     (panel,) = block.panels
     yield Line(panel.title, BOLD)
-    heads = "".join(set_cell_size(f" {cut(name, _CELL - 1)}", _CELL) for name in block.columns)
+    heads = "".join(" " * (cell - cell_len(shown)) + shown for shown in (cut(name, cell - 1) for name in block.columns))
     yield Line(" " * (label + 1) + isolated(heads), DIM)
     for i, name in enumerate(block.rows):
         line = Line(isolated(set_cell_size(cut(name, label), label)) + " ")
@@ -33,7 +36,7 @@ def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: 
             apart, text = block.are_apart(i, j), block.text(panel, i, j)
             number = panel.shares[i, j] if apart else panel.ratios[i, j]
             style = _style(float(number), SINK_SCALE if apart else scale, abilities)
-            line.append(text.rjust(_CELL - 1) + " ", style)
+            line.append(text.rjust(cell), style)
         yield line
     yield Line()
 
