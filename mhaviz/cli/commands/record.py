@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 _MOST_HEADS = 16  # rows of the table of --show heads
+_MOST_TOKENS = 2**31  # so that maps are kept whole, as far as memory allows, to be summed by span
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +132,7 @@ def record(
         **options,
         grid=images.grid,
         pool=pooled.pool,
-        size=pooled.size,
+        size=pooled.size if spans is None else pooled.size or _MOST_TOKENS,
         statistics=show == "heads",
         page=".html" in delivery.suffixes and show == "weights" and by is None and mean is None,
         program=f"-m {script}" if is_module else Path(script).name,

@@ -83,8 +83,7 @@ By = Annotated[
     str | None,
     typer.Option(
         metavar="WHAT|FILE",
-        help="Spans in place of tokens: word; sentence; line; turn, of a chat or a pair; a JSON file such as "
-        '\\[{"name": "document 1", "tokens": \\[12, 80]}], or with "characters" or "text".',
+        help='Spans for tokens: word, sentence, line, turn, or a JSON file, \\[{"name": "document 1", "text": "…"}, …].',
     ),
 ]
 
@@ -112,7 +111,7 @@ Device = Annotated[
     str,
     model_option(
         metavar="NAME|LIMITS",
-        help="auto (the default), cpu, cuda:1, mps; spread: all devices; cpu=2GiB,0=10GiB: limits.",
+        help="auto, cpu, cuda:1, mps; spread: all; cpu=2GiB: a limit.",
         show_default=False,
     ),
 ]
