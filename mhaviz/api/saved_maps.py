@@ -26,7 +26,10 @@ def read(
 
     Args:
         path: a .safetensors or .json file saved by mhaviz; or a .npy, .npz, .safetensors or .pt file with weights of
-            shape (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length).
+            shape (q_length, k_length), (n_heads, q_length, k_length) or (n_layers, n_heads, q_length, k_length); in a
+            .pt file also a list of layers, (1, n_heads, q_length, k_length) each, or a list for each step of
+            ``generate`` of transformers of such lists, (batch_size, n_heads, q_length, k_length), which are joined: one
+            map for each layer and text. ``beam_indices`` beside them tell which beams a search has followed.
         name: name of the array, if the file holds several.
         queries, keys: labels of the rows and columns; ``queries`` alone labels both sides of a square map.
         kind: "self", "masked" or "cross"; None: "cross" if the labels differ or the map is not square, else "self".
@@ -34,7 +37,8 @@ def read(
 
     Raises:
         ArgumentError: labels, name or kind do not fit the array, or the file was saved by mhaviz and has its own.
-        MhavizError: the file cannot be read, or holds no weights.
+        MhavizError: the file cannot be read, holds no weights, or steps whose order or keys are not known, such as
+            beams.
 
     Examples:
         >>> np.save("weights.npy", np.full((2, 3, 3), 1 / 3))

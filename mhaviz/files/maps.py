@@ -19,7 +19,7 @@ from mhaviz.files.numpy_files import read_npz, read_text_of_npz
 from mhaviz.files.safetensors_files import read_safetensors
 from mhaviz.files.saved_array import MOST_ARRAYS, require_room
 from mhaviz.files.texts import parse_json, read_json
-from mhaviz.files.weights import read_layers, require_few_heads
+from mhaviz.files.weights import LayerWeights, SavedLayers, read_layers, require_few_heads
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.results.attention import LARGEST, ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -84,11 +84,13 @@ def read_maps(path: Path, about: About | None = None) -> SavedMaps:
     with reading(path):
         attention = _own_maps(path)
     is_own = attention is not None
+    notices: tuple[str, ...] = ()
     if attention is None:
-        attention = _labelled(*read_layers(path, about.name), path, about)
+        saved = read_layers(path, about.name)
+        attention, notices = _labelled(saved, path, about), saved.notices
     for m in attention.maps:
         _require_weights(m, path)
-    notices = (*_sum_notices(attention.maps, path), *_beyond_notices(attention.maps, path))
+    notices = (*notices, *_sum_notices(attention.maps, path), *_beyond_notices(attention.maps, path))
     return SavedMaps(attention, notices, is_own)
 
 
@@ -153,32 +155,41 @@ def _stacked(heads: Any) -> NDArray[np.float32]:
         return weights.astype(np.float32)
 
 
-def _labelled(layers: Sequence[NDArray[np.float32]], name: str | None, path: Path, about: About) -> Attention:
+def _labelled(saved: SavedLayers, path: Path, about: About) -> Attention:
+    name, layers = saved.name, saved.layers
     details = {"kind": "array", "file": path.name} | ({} if name is None else {"array": name})
     footnote = path.name if name is None else f"{path.name}, {name}"
-    return Attention(
-        Source(footnote, details), tuple(_labelled_map(weights, i, about) for i, weights in enumerate(layers))
-    )
-
-
-def _labelled_map(weights: NDArray[np.float32], layer: int, about: About) -> AttentionMap:
-    _, q_length, k_length = weights.shape
-    queries = _labels("queries", about.queries, q_length)
-    alone = about.keys is None and about.queries is not None and q_length == k_length
-    keys = queries if alone else _labels("keys", about.keys, k_length)
-    kind: Kind = about.kind or ("self" if queries == keys else "cross")
-    if kind in OF_ONE_TEXT and q_length != k_length:
+    n_texts = len({one.sentence for one in layers})
+    labels = [side for side in ("queries", "keys") if getattr(about, side) is not None]
+    if n_texts > 1 and labels:
         raise ArgumentError(
-            f"{parameter('kind')} {kind}: expected as many queries as keys, got {q_length} × {k_length}"
+            f"{parameter(labels[0])}: expected none, as labels are of one text, and {path} holds {n_texts} in a batch; "
+            "save one of them, [[layer[:1] for layer in step] for step in …]"
         )
-    return AttentionMap(weights, Axis.of(queries), Axis.of(keys), kind, layer)
+    return Attention(Source(footnote, details), tuple(_labelled_map(one, about) for one in layers))
 
 
-def _labels(side: str, given: tuple[str, ...] | None, length: int) -> tuple[str, ...]:
-    """Return the labels that are given, or positions."""
+def _labelled_map(found: LayerWeights, about: About) -> AttentionMap:
+    _, q_length, k_length = found.weights.shape
+    given, labels = found.kind, about.queries
+    if about.kind in OF_ONE_TEXT and q_length != k_length:
+        raise ArgumentError(
+            f"{parameter('kind')} {about.kind}: expected as many queries as keys, got {q_length} × {k_length}"
+        )
+    alone = about.keys is None and labels is not None and q_length == k_length and given != "cross"
+    first_query = found.n_before + (k_length - q_length) * (given == "masked")
+    queries = _labels("queries", labels, q_length, first_query)
+    keys = queries if alone else _labels("keys", about.keys, k_length, found.n_before)
+    kind = about.kind or given or ("self" if queries == keys else "cross")
+    sides = Axis.of(queries), Axis.of(keys)
+    return AttentionMap(found.weights, *sides, kind, found.layer, sentence=found.sentence, reach=found.reach)
+
+
+def _labels(side: str, given: tuple[str, ...] | None, length: int, start: int) -> tuple[str, ...]:
+    """Return the labels that are given, or positions from ``start`` on."""
     if given is not None and len(given) != length:
         raise ArgumentError(f"{parameter(side)}: expected {length} labels, one per line, got {len(given)}")
-    return tuple(map(str, range(length))) if given is None else given
+    return tuple(map(str, range(start, start + length))) if given is None else given
 
 
 def _require_weights(m: AttentionMap, path: Path) -> None:

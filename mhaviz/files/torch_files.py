@@ -2,6 +2,7 @@
 
 import io
 import mmap
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ _BROKEN = (
     "it is truncated or damaged, or holds Python objects, which mhaviz never runs; save only tensors, such as a "
     "model's parameters, with safetensors.torch.save_file(model.state_dict(), …)"
 )
+_OF_TRANSFORMERS = re.compile(r"GLOBAL transformers\.[\w.]*?(\w+Output\w*) ")  # in what PyTorch raises
 
 
 def _require_modest(path: Path, is_archive: bool) -> bool:
@@ -76,6 +78,11 @@ def read_torch(path: Path) -> dict[str, SavedArray | ArrayList]:
         except (ContentError, MemoryError):
             raise
         except Exception as error:  # PyTorch's own message advises running the code in it
+            if output := _OF_TRANSFORMERS.search(str(error)):
+                raise ContentError(
+                    f"it holds {output[1]:.60} of transformers, a Python object, which mhaviz never runs; save the "
+                    "tensors in it, torch.save(output.attentions, …)"
+                ) from error
             raise ContentError(_BROKEN) from error
     if not isinstance(held, (torch.Tensor, Mapping, list, tuple)):
         raise ContentError(f"expected a tensor, or several in a dict, a list or a tuple, got {type(held).__name__}")

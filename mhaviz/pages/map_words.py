@@ -286,8 +286,9 @@ def map_title(m: AttentionMap, model: str, layers: str = "", with_pass: bool = T
     ``layers``: names the layers, if needed; ``with_pass``: name the forward pass.
     """
     which = [layers, f"pass {m.pass_number}" if with_pass and m.pass_number is not None else ""]
-    if m.is_recorded and m.sentence is not None:  # its tokens are often positions, the same in all examples
-        which.append(f"example {m.sentence}")
+    are_numbers = all(text.isdecimal() for axis in (m.rows, m.columns) for text in axis.tokens.texts)
+    if m.sentence is not None and (m.is_recorded or are_numbers):  # positions are the same in all examples
+        which.append(f"{m.text_name} {m.sentence}")
     about = "".join(f", {one}" for one in which if one) + _part_text(m)
     named = f", {harmless(model)}{about}" if model else about
     prefix = m.title_prefix

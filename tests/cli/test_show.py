@@ -172,7 +172,7 @@ def test_layers_of_an_array(mhaviz, folder):
     assert mhaviz("show", "w.npy", "-o", "x.png").out.count("self-attention, w.npy, layer ") == 3
     (only,) = json.loads(mhaviz("show", "w.npy", "--layer", "2", "--json").out)["maps"]
     assert only["layer"] == 2
-    assert "four axes is always taken for layers" in " ".join(mhaviz("show", "--help").out.split())
+    assert "four axes of an array is taken for layers" in " ".join(mhaviz("show", "--help").out.split())
 
 
 def test_an_input_is_no_output(mhaviz, seed_file):

@@ -12,6 +12,7 @@ from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import map_title, passes_text
 from mhaviz.pages.words import unnamed_text
 from mhaviz.results.attention import Attention
+from mhaviz.results.axis import Axis
 from mhaviz.results.module_names import common_name
 from mhaviz.results.quantity import ROLLOUT
 from mhaviz.results.result import Source
@@ -106,7 +107,9 @@ def test_examples_of_a_batch_are_called_so_in_recordings_alone():
     (recorded,) = maps_of(["attn"], sentence=2)
     assert map_title(recorded, "").head == "self-attention, example 2"
     (other,) = maps_of([""], sentence=2)
-    assert map_title(other, "").head == "self-attention"
+    assert map_title(other, "").head == "self-attention, sentence 2", "its positions do not tell"
+    words = Axis.of(["the", "cat", "sat", "down"])
+    assert map_title(replace(other, rows=words, columns=words), "").head == "self-attention"
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ def show(
     FILE is a .safetensors or .json file of mhaviz heatmap -o, which gives the same picture again; or an array of
     weights from another tool, of shape (q_length, k_length), (n_heads, q_length, k_length) or
     (n_layers, n_heads, q_length, k_length). Arrays named layer_0, layer_1, … hold one layer each, and so do the tensors
-    of a list in a .pt file, such as the attentions of a Hugging Face model. The first of four axes is always taken for
-    layers: save only one sequence of a batch, such as array[0].
+    of a list in a .pt file, such as the attentions of a Hugging Face model. A list for each step, as of generate, is
+    joined to one map for each layer; beam_indices beside it tell which beams were followed. The first of four axes of
+    an array is taken for layers: save only one sequence of a batch, such as array[0].
 
     Output: a {MAP_SUFFIXES} file. With --image, pictures and JSON show the attention over the image.
     """

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError
+from mhaviz.files.errors import ContentError
+from mhaviz.files.generated_steps import are_steps, join
+from mhaviz.inputs.tokens import Kind
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.colormaps import INK
 from mhaviz.results.attention import Attention, AttentionMap
@@ -40,7 +43,8 @@ def display_attention(
         sentence: tokens of the columns (keys).
         translation: tokens of the rows (queries).
         attention: weights, a tensor or array, (n_heads, q_length, k_length) or (1, n_heads, q_length, k_length); or a
-            list of these, one for each layer, as the ``attentions`` of a model of transformers.
+            list of these, one for each layer, as the ``attentions`` of a model of transformers; or a list for each step
+            of such lists, as those of its ``generate``, which are joined to one map for each layer.
         n_heads: expected number of heads; None: any.
         n_rows, n_cols: grid of heads; None: as it fits.
         cmap: "ink", or a colormap of matplotlib, such as "bone".
@@ -53,7 +57,7 @@ def display_attention(
     Raises:
         ArgumentError: an axis has the wrong size, a weight is NaN, infinite or negative, or a row does not sum to 1.
             Rows of zeros, of queries that see no key, are allowed. The message names the axis, or the head and row.
-            Or ``ax`` is given, and there is more than one head.
+            Or ``ax`` is given, and there is more than one head; or lists of layers are not the steps of one text.
 
     Examples:
         >>> words = mhaviz.tokenize("the cat sat")
@@ -71,16 +75,17 @@ def display_attention(
     for name, tokens in (("sentence", sentence), ("translation", translation)):
         if isinstance(tokens, str):
             raise ArgumentError(f"{name}: expected a list of tokens, got one string; pass mhaviz.tokenize({name})")
-    several = isinstance(attention, (list, tuple)) and len(attention) > 0 and np.ndim(attention[0]) >= 3
+    kind: Kind = "self" if list(sentence) == list(translation) else "cross"
     maps = tuple(
         AttentionMap(
-            _checked(weights, n_heads, len(translation), len(sentence), f"attention[{layer}]" * several or "attention"),
+            _checked(given, n_heads, len(translation), len(sentence)),
             Axis.of(map(str, translation)),
             Axis.of(map(str, sentence)),
-            kind="self" if list(sentence) == list(translation) else "cross",
+            kind=given.kind or kind,
             layer=layer,
+            reach=given.reach,
         )
-        for layer, weights in enumerate(attention if several else [attention])
+        for layer, given in enumerate(_layers(attention))
     )
     most = max(len(m.heads) for m in maps)
     if n_rows is not None and n_cols is None:
@@ -102,8 +107,50 @@ def display_attention(
     return figure
 
 
-def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, name: str) -> NDArray[np.float32]:
-    """Return the weights of one layer, (n_heads, q_length, k_length)."""
+class _Layer(NamedTuple):
+    """Weights of one layer, (n_heads, q_length, k_length), and how far from 1 a row may sum.
+
+    ``kind`` and ``reach`` are as in ``JoinedSteps``.
+    """
+
+    name: str
+    weights: NDArray[np.float32]
+    tolerance: float
+    kind: Kind | None = None
+    reach: int | None = None
+
+
+def _is_list(x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and len(x) > 0
+
+
+def _layers(attention: Any) -> list[_Layer]:
+    """Return the weights of each layer, those of steps joined."""
+    if not _is_list(attention) or not _is_list(attention[0]) or getattr(attention[0][0], "ndim", 0) < 3:
+        several = _is_list(attention) and np.ndim(attention[0]) >= 3
+        given = enumerate(attention) if several else [("", attention)]
+        return [_as_layer(weights, f"attention[{layer}]" if several else "attention") for layer, weights in given]
+    steps = [
+        [_as_layer(weights, f"attention[{step}][{layer}]") for layer, weights in enumerate(layers)]
+        for step, layers in enumerate(attention)
+    ]
+    if not are_steps([[(1, *one.weights.shape) for one in layers] for layers in steps]):
+        raise ArgumentError(
+            "attention: expected weights of each layer for each step of a text, which adds one query, got lists of "
+            "other shapes; choose one list, as attention[0]"
+        )
+    joined = []
+    for layer, of_layer in enumerate(zip(*steps, strict=True)):
+        try:
+            found = join([one.weights for one in of_layer])
+        except ContentError as error:
+            raise ArgumentError(f"attention: {error}") from error
+        tolerance = max(one.tolerance for one in of_layer)
+        joined.append(_Layer(f"layer {layer} of attention", found.weights, tolerance, found.kind, found.reach))
+    return joined
+
+
+def _as_layer(attention: Any, name: str) -> _Layer:
     weights, tolerance = _as_array(attention, name)
     if weights.ndim == 4:
         if weights.shape[0] != 1:
@@ -116,6 +163,12 @@ def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, 
         raise ArgumentError(
             f"{name}: expected 3 axes, (n_heads, q_length, k_length), or 4 with batch_size 1, got {weights.ndim}"
         )
+    return _Layer(name, weights, tolerance)
+
+
+def _checked(layer: _Layer, n_heads: int | None, q_length: int, k_length: int) -> NDArray[np.float32]:
+    """Return the weights of a layer. Raises ArgumentError unless these are weights of so many heads and tokens."""
+    name, weights = layer.name, layer.weights
     expected = {"n_heads": len(weights) if n_heads is None else n_heads, "q_length": q_length, "k_length": k_length}
     for (axis, size), got in zip(expected.items(), weights.shape, strict=True):
         if size < 1:
@@ -123,7 +176,7 @@ def _checked(attention: Any, n_heads: int | None, q_length: int, k_length: int, 
         if got != size:
             hint = "; leave n_heads out" if axis == "n_heads" else _hint(q_length, k_length, weights.shape[1:])
             raise ArgumentError(f"{name}: expected axis {axis} to be {size}, got {got}{hint}")
-    _check_weights(weights, tolerance, name)
+    _check_weights(weights, layer.tolerance, name)
     return weights
 
 
