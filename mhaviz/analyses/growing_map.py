@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.devices import held_bytes
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 
@@ -31,6 +31,7 @@ class GrowingMap:
     def __init__(self, first: AttentionMap, size: int) -> None:
         no_weights = np.broadcast_to(np.float32(0), first.weights.shape)
         self._first = replace(first, weights=no_weights, summary=None, queries_and_keys=None, reach=None)
+        self._kind: Kind = first.kind
         self._size, self._is_mass = max(size, 2), first.quantity.reduction == "mass"
         self._join = np.add if self._is_mass else np.maximum
         self._cells = [row.copy() for row in first.weights.swapaxes(0, 1)]  # rows: (n_heads, columns then)
@@ -46,6 +47,7 @@ class GrowingMap:
             grows: whether each query adds a key; otherwise the keys stay the same.
         """
         n_heads, n_queries, n_keys = weights.shape
+        self._kind = "masked" if grows else self._kind
         first_key = sum(self._columns) + n_queries * grows - n_keys
         for query in range(n_queries):
             if grows:
@@ -82,7 +84,7 @@ class GrowingMap:
             weights=np.stack([self._whole(row) for row in self._cells], axis=1),
             rows=rows,
             columns=columns,
-            kind=self._first.kind if self._first.kind == "cross" else "masked",
+            kind=self._kind,
         )
 
     def _pooled(self, rows: Sequence[Array], counts: Sequence[int]) -> Array:

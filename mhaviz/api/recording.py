@@ -320,6 +320,8 @@ class Recording(ContextDecorator):
             queries, keys = _named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # a causal mask orders tokens, not examples of a batch or constants
                 own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
+                if pass_number in site.recurrent:
+                    queries = _as_steps(queries, remarks)
                 queries = _as_rows(queries, *own, remarks) if queries == m.rows.tokens else queries
                 keys = _as_rows(keys, *others, remarks) if keys == m.columns.tokens else keys
             if site.is_block or is_unplaced:
@@ -514,7 +516,8 @@ class Recording(ContextDecorator):
                 self._visit(seen_of(range(batch_size), observed))
             of_queries = _places_of(observed) if site.kind in OF_ONE_TEXT and q_length < k_length else None
             is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length or of_queries is not None
-            is_whole = is_whole and site.first_query == 0 and k_length > 1
+            is_step = site.first_query > 0 and site.pass_number not in site.recurrent
+            is_whole = is_whole and not is_step and k_length > 1
             if self._study is not None and site.heads:
                 self._not_shown(site, f"{site.name}: a softmax for each of its heads, which statistics do not count")
             elif self._study is not None and (part := observed.order.tokens.parts[1]) is not None and not part.step:
@@ -524,7 +527,7 @@ class Recording(ContextDecorator):
                 # The kind may change while the program runs; the number does not.
                 whole = replace(whole, site=replace(named, layer=named.number), places=of_queries)
                 self._count(self._study, whole)
-            elif site.first_query:
+            elif is_step:
                 self._steps[site.number] += batch_size * q_length
             elif self._study is not None and q_length != k_length:
                 why = "and these are not known to be the tokens of one text; statistics count no such"
@@ -589,6 +592,8 @@ class Recording(ContextDecorator):
         It does if another softmax over the same keys, in the same call of a module, sees them. Attentions with such a
         mask are left out; those that see all keys are kept.
         """
+        if site.first_query:  # the masks of steps are not read
+            return False
         if observed.place.call != self._hidden[0]:
             self._hidden = observed.place.call, []
         key, hidden = observed.order.tokens.parts[1], self._hidden[1]
@@ -956,6 +961,12 @@ def _as_rows(tokens: Tokens, may_be_batch: bool, may_be_fixed: bool, remarks: di
         return tokens
     remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
     return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
+
+
+def _as_steps(tokens: Tokens, remarks: dict[str, None]) -> Tokens:
+    """Rename positions of a recurrent decoder's queries to steps; add a remark."""
+    remarks["the query of a step is made of what the step before gave"] = None
+    return replace(tokens, texts=tuple(f"step {text}" if text.isdecimal() else text for text in tokens.texts))
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

@@ -38,6 +38,7 @@ from mhaviz.observe.modules import Place, RunningModules
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
+from mhaviz.observe.recurrence import Recurrence
 from mhaviz.observe.replacing import calls_followed, scripted_as_written
 from mhaviz.observe.threads import threads_followed
 from mhaviz.observe.weights import WeightsByHand
@@ -87,6 +88,7 @@ class Watch:
         self.fixed = FixedRows(self._modules.is_running)
         self._axes = Layouts(self.inputs, self.fixed)
         self._merging = Merging(on_merged, on_weighed, self._axes)
+        self._recurrence = Recurrence()
         weights = WeightsByHand(
             self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked
         )
@@ -95,7 +97,8 @@ class Watch:
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
         self.followers = [
-            (one.may_follow, safely(one.follow, self._failed)) for one in (self.fixed, self._axes, self._merging)
+            (one.may_follow, safely(one.follow, self._failed))
+            for one in (self.fixed, self._axes, self._merging, self._recurrence)
         ]
         self._lock, self._n_active, self.until_last = threading.RLock(), 0, ExitStack()
         self.here = threading.local()
@@ -307,7 +310,8 @@ class Watch:
                 if sides.why:
                     self._refuse_unless_asked(place, sides.why)
                 observed = arranged(place)
-                observed = replace(observed, are_fixed=sides.are_fixed, place=place)
+                run = self._recurrence.run(tensors)
+                observed = replace(observed, are_fixed=sides.are_fixed, place=place, run=run)
                 self.here.attention = self._on_observed(observed)
         except VisitorError:
             raise

@@ -1,7 +1,7 @@
 """An observed attention, with its axes in the order of mhaviz: batch_size, n_heads, q_length, k_length."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.order import NO_ORDER, Order
+from mhaviz.observe.recurrence import Run
 from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
 
@@ -49,6 +50,7 @@ class ObservedCall:
             whose weights in the call are 0; None: as all False.
         order: roles of the program's own axes.
         place: where in the program it ran.
+        run: what its query is made of.
     """
 
     call: AttentionCall | AttentionWeights
@@ -61,6 +63,7 @@ class ObservedCall:
     nan: Tensor | None = None
     order: Order = NO_ORDER
     place: Place = Place()  # noqa: RUF009
+    run: Run = field(default_factory=Run)
 
     @property
     def module(self) -> nn.Module | None:

@@ -2,7 +2,7 @@
 
 An attention is known by the name of its module. One that runs again within a forward pass, as ALBERT's layers do,
 counts as another. A decoder that generates text calls its attentions again for each token, with the keys of all tokens
-so far: these steps are one pass.
+so far: these steps are one pass. So are those of a recurrent decoder, which reads the same keys again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from mhaviz.observe.axes import Part
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
+from mhaviz.observe.recurrence import Run
 
 MOST_SITES = 4096
 """Number of attentions that are told apart."""
@@ -63,6 +64,10 @@ class ObservedSite:
         joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
         heads_of: the list of modules whose attentions are the heads of one; "": none.
         read: of its first run; see ``Place``.
+        run: its last run.
+        seen: which keys the first query of the current pass sees, as the mask tells, if it was alone; None: all, or not
+            known.
+        recurrent: numbers of the passes that are made of several runs of one query each.
     """
 
     number: int
@@ -91,6 +96,9 @@ class ObservedSite:
     joins: "ObservedSite | None" = None
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
+    run: Run = field(default_factory=Run)
+    seen: Tensor | None = None
+    recurrent: set[int] = field(default_factory=set)
 
     @property
     def pass_number(self) -> int:
@@ -132,7 +140,8 @@ class Sites:
 
     A step of a decoder is recognised by its keys: those before its own are the last keys of its pass. If they are
     others, or fewer, a new pass begins: of another text, after learned keys, of a copy of a cache, or after
-    drafts that were rejected.
+    drafts that were rejected. A step of a recurrent decoder has one query over all keys of its pass, which is known to
+    be made of what the step before gave. That the keys are the same is not enough: several inputs may read one memory.
 
     Args:
         miss: called with a message about what is not told apart.
@@ -173,10 +182,10 @@ class Sites:
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
         """Count a run if it begins an unwanted pass, and return whether it does; ``lengths``: of queries and keys.
 
-        A run of fewer queries than keys may be a step of the current pass, which ``run`` finds out.
+        A run of one query, or of fewer than keys, may be a step of the current pass, which ``run`` finds out.
         """
         q_length, k_length = lengths
-        if q_length < k_length or (now := self._pass(place)).joined:
+        if q_length < k_length or q_length == 1 or (now := self._pass(place)).joined:
             return False
         name = place.root, place.name
         site = self._sites.get((*name, now.repeats.get(name, 0)))
@@ -241,6 +250,7 @@ class Sites:
         _, _, site.length, site.k_length = observed.call.shape
         site.n_step = site.length
         site.keys, site.is_followed = _known_by(observed, site.k_length), True
+        self._begin_steps(site, observed)
         site.last, site.call = observed.order, place.call
         own, others = site.may_be_fixed
         site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
@@ -378,8 +388,10 @@ class Sites:
         _, _, q_length, k_length = observed.call.shape
         if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
             return None
-        if site.kind not in OF_ONE_TEXT and (step := self._cross_step(site, observed)) is not None:
-            return step
+        if site.kind not in OF_ONE_TEXT:
+            step = self._cross_step(site, observed) or self._recurrent_step(site, observed)
+            if step is not None:
+                return step
         is_in_call = place.is_module and site.call == place.call
         has_same_keys = (
             site.last.tokens.parts[1] is not None and site.last.tokens.parts[1] == observed.order.tokens.parts[1]
@@ -408,6 +420,36 @@ class Sites:
             return None
         if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
             return None
+        return self._go_on(site, observed)
+
+    def _begin_steps(self, site: ObservedSite, observed: ObservedCall) -> None:
+        """Note what tells whether later runs are steps of the pass that begins, if it begins with a single query."""
+        is_one = observed.call.shape[2] == 1 and site.kind not in OF_ONE_TEXT
+        site.run, observed.run.is_followed = observed.run, is_one
+        visible = _visible(observed) if is_one else None
+        site.seen = None if visible is None else visible.clone()
+
+    def _recurrent_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
+        """Return the run as a step of a recurrent decoder, which reads the keys of the pass again; None: it is none."""
+        batch_size, _, q_length, k_length = observed.call.shape
+        if q_length > 1 or site.n_step > 1 or k_length != site.k_length or observed.are_fixed[1] is not False:
+            return None
+        if not _are_equal(site.keys, _known_by(observed, k_length)) or not _is_same_mask(site.seen, _visible(observed)):
+            return None
+        why = ""
+        if not observed.run.goes_on_from(site.run):
+            why = "no query is known to be made of what the run before gave"
+        elif batch_size > 1 and observed.run.has_moved_since(site.run):
+            why = "the examples of its batch may have changed their places, as the beams of a search do"
+        if why:
+            if self._is_drawn(site):
+                self._miss(
+                    f"{site.name}: runs again with one query and the same keys, and it is not known whether these are "
+                    f"steps of one text: {why}; a new pass begins"
+                )
+            return None
+        site.run, observed.run.is_followed = observed.run, True
+        site.recurrent.add(site.pass_number)
         return self._go_on(site, observed)
 
     def _go_on(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall:
@@ -470,6 +512,21 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
     ]
     found = torch.nonzero(is_end[0] & is_end[1])[:_MOST_ENDS, 0].tolist()
     return [start + n_keys for start in found if bool(((known[:, start : start + n_keys] - now).abs() <= most).all())]
+
+
+def _are_equal(known: Tensor | None, now: Tensor | None) -> bool:
+    """Return whether keys are known, and are the same but for rounding."""
+    if known is None or now is None or known.shape != now.shape:
+        return False
+    most = _SAME_NUMBER * _spread(now) + _ROUNDING * known.abs().amax(dim=(0, 1))
+    return bool(((now - known).abs() <= most).all())
+
+
+def _is_same_mask(known: Tensor | None, now: Tensor | None) -> bool:
+    """Return whether two masks hide the same keys; None: none."""
+    if known is None or now is None:
+        return known is now
+    return known.shape == now.shape and torch.equal(known, now)
 
 
 def _spread(x: Tensor) -> Tensor:

@@ -430,7 +430,7 @@ class WeightsByHand:
             )
             return replace(observed, weighted=weighted, zero=zero)
 
-        self._on_weights((A,), read, A.shape[-2:], sides)
+        self._on_weights((how.weights,), read, A.shape[-2:], sides)
 
     def _are_labels(self, how: Weighing, key: Axis) -> bool:
         """Return whether the values are one-hot rows, and not made of the tokens that the keys are."""

@@ -26,12 +26,12 @@ def bits_text(divergence: float) -> str:
 
 
 def unnamed_text(tokens: Tokens) -> str:
-    """Return "17 tokens" for tokens without texts, "13 rows" for rows of a matrix, "14 × 14 patches of an image"; ""
-    for tokens with texts."""
+    """Return "17 tokens" for tokens without texts, "13 rows" for rows of a matrix, "5 steps" for those of a decoder,
+    "14 × 14 patches of an image"; "" for tokens with texts."""
     if tokens.grid is not None:
         rows, columns = tokens.grid
         return f"{rows} × {columns} patches of an image"
-    for name, called in (("row", "row"), ("fixed row", "fixed"), ("channel", "channel")):
+    for name, called in (("row", "row"), ("fixed row", "fixed"), ("channel", "channel"), ("step", "step")):
         if tokens.texts[:1] == (f"{called} 0",) and all(
             text == f"{called} {place}" for place, text in enumerate(tokens.texts)
         ):
