@@ -65,8 +65,8 @@ class ObservedSite:
         heads_of: the list of modules whose attentions are the heads of one; "": none.
         read: of its first run; see ``Place``.
         run: its last run.
-        seen: which keys the first query of the current pass sees, as the mask tells, if it was alone; None: all, or not
-            known.
+        alone: the query of the first run of the current pass, or its weights, if it was alone; None: it was not.
+        seen: which keys it sees, as the mask tells; None: all, or not known.
         recurrent: numbers of the passes that are made of several runs of one query each.
     """
 
@@ -97,6 +97,7 @@ class ObservedSite:
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
     run: Run = field(default_factory=Run)
+    alone: Tensor | None = None
     seen: Tensor | None = None
     recurrent: set[int] = field(default_factory=set)
 
@@ -426,13 +427,15 @@ class Sites:
         """Note what tells whether later runs are steps of the pass that begins, if it begins with a single query."""
         is_one = observed.call.shape[2] == 1 and site.kind not in OF_ONE_TEXT
         site.run, observed.run.is_followed = observed.run, is_one
+        site.alone = _query_of(observed).clone() if is_one else None
         visible = _visible(observed) if is_one else None
         site.seen = None if visible is None else visible.clone()
 
     def _recurrent_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
         """Return the run as a step of a recurrent decoder, which reads the keys of the pass again; None: it is none."""
         batch_size, _, q_length, k_length = observed.call.shape
-        if q_length > 1 or site.n_step > 1 or k_length != site.k_length or observed.are_fixed[1] is not False:
+        has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
+        if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
             return None
         if not _are_equal(site.keys, _known_by(observed, k_length)) or not _is_same_mask(site.seen, _visible(observed)):
             return None
@@ -442,7 +445,8 @@ class Sites:
         elif batch_size > 1 and observed.run.has_moved_since(site.run):
             why = "the examples of its batch may have changed their places, as the beams of a search do"
         if why:
-            if self._is_drawn(site):
+            is_same = site.alone is not None and torch.equal(site.alone, _query_of(observed))  # the same text again
+            if not is_same and not observed.are_fixed[0] and self._is_drawn(site):
                 self._miss(
                     f"{site.name}: runs again with one query and the same keys, and it is not known whether these are "
                     f"steps of one text: {why}; a new pass begins"
@@ -512,6 +516,11 @@ def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
     ]
     found = torch.nonzero(is_end[0] & is_end[1])[:_MOST_ENDS, 0].tolist()
     return [start + n_keys for start in found if bool(((known[:, start : start + n_keys] - now).abs() <= most).all())]
+
+
+def _query_of(observed: ObservedCall) -> Tensor:
+    """Return the queries, or the weights where the program computes these itself."""
+    return (observed.call.query if isinstance(observed.call, AttentionCall) else observed.call.given).detach()
 
 
 def _are_equal(known: Tensor | None, now: Tensor | None) -> bool:

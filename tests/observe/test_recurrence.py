@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz import record
+from mhaviz.analyses.growing_map import GrowingMap
+from mhaviz.inputs.tokens import Tokens
 
 CLOSE = rounding()
 D, LENGTH, STEPS = 8, 6, 4
@@ -161,8 +163,8 @@ def test_each_text_is_a_pass_also_of_a_script():
 @torch.no_grad()
 def test_a_source_of_one_token_is_written_from_in_as_many_steps():
     model = decoder()
-    with record(model) as recording:
-        model(sources()[:, :1])
+    with record() as recording:
+        steps_of(model, sources()[:, :1])
     (m,) = recording.attention.maps
     np.testing.assert_array_equal(m.weights, np.ones((1, STEPS, 1)))
 
@@ -241,6 +243,19 @@ def test_several_inputs_that_read_one_memory_stay_apart():
     (line, first) = recording.notices
     assert line.startswith(f"attend: runs again with one query and the same keys, and {UNKNOWN}: no query is known")
     assert first.startswith("drawn is the first of 3 forward passes")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attend", [Dot, Fused])
+def test_nothing_is_said_of_a_query_that_is_read_again(attend):
+    """As a benchmark does."""
+    model = decoder(attend(), is_taught=True)
+    keys, hidden = model.encode(sources())
+    with record() as recording:
+        for _ in range(3):
+            model.step(torch.tensor([[3]]), None, hidden, keys)
+    assert not any(UNKNOWN in line for line in recording.notices)
+    assert recording.notices[-1] == "drawn is the first of 3 forward passes; `passes` chooses others"
 
 
 @torch.no_grad()
@@ -326,3 +341,51 @@ def test_nothing_is_kept_of_a_program_that_has_run():
         model.taken()
         marked = recording._watch._recurrence._marks.objects()
         assert not [x for x in marked if x.is_floating_point()], "ids are kept for names"
+
+
+@torch.no_grad()
+def test_branches_of_a_search_that_begin_from_one_state_stay_apart():
+    """Whose runs follow one another, as of a hand-written search with beams: a path ends where another goes on."""
+    model = decoder(is_taught=True)
+    with record(passes="0-") as recording:
+        keys, hidden = model.encode(sources())
+        _, _, state = model.step(torch.tensor([[3]]), None, hidden, keys)
+        for word in (4, 5):
+            model.step(torch.tensor([[word]]), None, state, keys)
+        for word in (4, 5):
+            model.step(torch.tensor([[word]]), None, hidden, keys)
+    assert [len(m.rows) for m in recording.attention] == [2, 1, 1, 1]
+    expected = np.split(model.taken()[0], [2, 3, 4], axis=1)
+    for m, A in zip(recording.attention, expected, strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=CLOSE)
+
+
+@torch.no_grad()
+def test_keys_that_change_begin_a_new_pass():
+    model = decoder()
+    keys, hidden = model.encode(sources())
+    words, context, state = sources()[:, :1], torch.zeros(1, 1, D), hidden
+    with record(passes="0-") as recording:
+        for _ in range(STEPS):
+            words, context, state = model.step(words, context, state, keys)
+            keys = keys * 1.01
+    assert [len(m.rows) for m in recording.attention] == [1] * STEPS
+
+
+@torch.no_grad()
+def test_all_steps_in_one_call_of_a_module_with_padding():
+    is_token = torch.tensor([[[True] * 4 + [False] * 2]])
+    model = decoder(lambda q, k: Dot.forward(None, q, k, is_token))
+    with record(model) as recording:
+        model(sources())
+    (m,) = recording.attention.maps
+    np.testing.assert_allclose(m.weights, model.taken()[0, :, :, :4], atol=CLOSE)
+
+
+def test_a_map_that_grows_by_queries_alone_keeps_its_kind(random_map):
+    row = random_map(1, ("a",), ("x", "y"), kind="other")
+    for grows, kind in ((False, "other"), (True, "masked")):
+        growing = GrowingMap(row, 8)
+        growing.add(np.full((1, 1, 2 + grows), 0.5, np.float32), grows)
+        keys = Tokens(tuple("xyz"[: 2 + grows]))
+        assert growing.result(Tokens(("a", "b")), keys).kind == kind
