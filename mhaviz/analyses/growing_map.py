@@ -1,6 +1,7 @@
 """Map that grows by a few queries at a time, as when a decoder generates text with a cache of keys."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,12 @@ class GrowingMap:
         self.bytes = held_bytes(self._cells)
         self._rows, self._columns = (np.diff(axis.edges).tolist() for axis in (first.rows, first.columns))  # tokens
         self._height, self._width = max(self._rows), max(self._columns)  # most tokens in a cell
+
+    def copy(self) -> "GrowingMap":
+        """Return a map with the same weights so far, to which others can be added."""
+        other = copy(self)
+        other._cells, other._rows, other._columns = [*self._cells], [*self._rows], [*self._columns]
+        return other
 
     def add(self, weights: Array, grows: bool = True) -> None:
         """Add the weights of the next queries.

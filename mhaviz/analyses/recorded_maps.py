@@ -1,7 +1,7 @@
 """Maps of a program's attentions, computed as these run, since their tensors are only valid during the call."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -136,6 +136,23 @@ class RecordedMaps:
         kept = self._kept.pop((number, pass_number, example), None)
         if kept is not None:
             self.bytes -= kept.bytes
+
+    def move(self, number: int, pass_number: int, places: Sequence[int]) -> None:
+        """Let each example of a pass go on from another one.
+
+        Args:
+            number, pass_number: index of the attention and of its pass.
+            places: for each example, the one whose map it goes on from.
+        """
+        before = [self._kept.get((number, pass_number, place)) for place in places]
+        for example, kept in enumerate(before):
+            if example == places[example]:
+                continue
+            self.forget(number, pass_number, example)
+            if kept is not None:
+                growing = None if kept.growing is None else kept.growing.copy()
+                moved = self._kept[number, pass_number, example] = replace(kept, growing=growing, bytes=0)
+                self._count(moved)
 
     def _count(self, kept: _Kept) -> None:
         """Count the memory of a map that has changed."""

@@ -252,7 +252,16 @@ class Recording(ContextDecorator):
     @property
     def missed(self) -> list[str]:
         """Messages about attention that was not observed, or lacks a head that was asked for, one line each."""
-        return [*self._watch.missed, *self._with_other_keys(), *self._without_heads()]
+        return [*self._watch.missed, *self._with_other_keys(), *self._with_beams(), *self._without_heads()]
+
+    def _with_beams(self) -> Iterator[str]:
+        """Iterate over the message on attentions whose examples change places, if any do."""
+        if names := list(dict.fromkeys(site.name for site in self._sites.all if site.has_moved)):
+            yield (
+                f"{_listed_names(names)}: examples of the batch change places between steps, as the beams of a search "
+                "do; a map is of the text that its example ends with, which may not be the one that the search has "
+                "chosen; mhaviz show draws that one from the attentions and beam_indices of generate, saved in a dict"
+            )
 
     def _with_other_keys(self) -> Iterator[str]:
         """Iterate over the message on attentions with a pass whose keys do not continue those before, if any have."""
@@ -296,9 +305,9 @@ class Recording(ContextDecorator):
         if self.is_empty:
             raise MhavizError(self._why_empty())
         layers = self._layers()
-        found = [one for one in self._maps.result() if wanted is None or layers[one.number] in wanted]
+        found = [one for one in self._drawn_maps() if wanted is None or layers[one.number] in wanted]
         if not found:
-            there = (layers[one.number] for one in self._maps.result())
+            there = (layers[one.number] for one in self._drawn_maps())
             raise self._no_such_layer(layers, there, "its passes are others than were chosen")
         found, remark = self._of_one_batch(found)
         has_passes = len({one.pass_number for one in found}) > 1
@@ -343,6 +352,10 @@ class Recording(ContextDecorator):
         self._names.finish()
         source = self._source(*remarks, self._names.remark, remark, which=self._which_of_several(found))
         return Attention(source, _with_heads_joined(maps))
+
+    def _drawn_maps(self) -> list[RecordedMap]:
+        """Return the maps of the examples that are drawn, and not those of beams from which others may go on."""
+        return [one for one in self._maps.result() if one.example in self._examples_of(one.batch_size)]
 
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep only the first example of passes whose batch axes differ in length: which others match is not known.
@@ -541,8 +554,7 @@ class Recording(ContextDecorator):
         """Note a run of a pass that is drawn. A pass that begins takes the place of what was the last one until now."""
         stays = self._options.passes.keeps(site.pass_number)  # even if others follow
         if not site.first_query and (last := self._drawn.pop((site.number, False), None)) is not None:
-            for place in self._examples_of(last.batch_size):
-                self._maps.forget(site.number, last.pass_number, place)
+            self._maps.forget_pass(site.number, last.pass_number)
         drawn = self._drawn.setdefault((site.number, stays), _Drawn(site.pass_number))
         drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, observed.call.shape[0])
 
@@ -640,12 +652,17 @@ class Recording(ContextDecorator):
                 site, f"{name} and what came later is left out: the maps have filled the memory that they may take"
             )
             return
-        for place in there:
+        if site.moved:
+            self._maps.move(site.number, site.pass_number, site.moved)
+            self._remark(site, "an example is a beam of a search, and its map is of the text that it ends with")
+        for place in range(batch_size) if there and site.are_alike else there:
             output = None if observed.output is None else observed.output[place : place + 1]
             one = seen_of([place], ObservedCall(example(observed.call, place), output))
             try:
                 grows = site.kind in OF_ONE_TEXT
                 self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
+                if place not in there:
+                    continue
                 weighing = _weighing_hidden(observed, place)
                 nan = [] if observed.nan is None else observed.nan[place].nonzero().flatten().tolist()
                 self._note_mask(site, name, one, weighing, nan, f"of example {place}, " if batch_size > 1 else "")

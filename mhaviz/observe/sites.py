@@ -68,6 +68,10 @@ class ObservedSite:
         alone: the query of the first run of the current pass, or its weights, if it was alone; None: it was not.
         seen: which keys it sees, as the mask tells; None: all, or not known.
         recurrent: numbers of the passes that are made of several runs of one query each.
+        are_alike: whether some examples of its batch have begun the current pass with the same keys, as beams do.
+        moved: for each example of its last run, the example of the run before whose text it goes on from; empty: its
+            own.
+        has_moved: whether examples of a pass that is drawn have.
     """
 
     number: int
@@ -100,6 +104,9 @@ class ObservedSite:
     alone: Tensor | None = None
     seen: Tensor | None = None
     recurrent: set[int] = field(default_factory=set)
+    are_alike: bool = False
+    moved: tuple[int, ...] = ()
+    has_moved: bool = False
 
     @property
     def pass_number(self) -> int:
@@ -130,10 +137,12 @@ class _Pass:
     Attributes:
         repeats: how often each attention has run, by its root and name.
         joined: number of queries in its last step, and where they begin; None: it had no step.
+        moved: as of the attention that has joined last; see ``ObservedSite``.
     """
 
     repeats: dict[tuple[int, str], int] = field(default_factory=dict)
     joined: tuple[int, int] | None = None
+    moved: tuple[int, ...] = ()
 
 
 class Sites:
@@ -143,6 +152,8 @@ class Sites:
     others, or fewer, a new pass begins: of another text, after learned keys, of a copy of a cache, or after
     drafts that were rejected. A step of a recurrent decoder has one query over all keys of its pass, which is known to
     be made of what the step before gave. That the keys are the same is not enough: several inputs may read one memory.
+
+    The beams of a search change places between steps. Their keys tell which text each goes on from.
 
     Args:
         miss: called with a message about what is not told apart.
@@ -252,6 +263,7 @@ class Sites:
         site.n_step = site.length
         site.keys, site.is_followed = _known_by(observed, site.k_length), True
         self._begin_steps(site, observed)
+        site.moved, site.are_alike = (), _are_alike(site.keys)
         site.last, site.call = observed.order, place.call
         own, others = site.may_be_fixed
         site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
@@ -404,12 +416,14 @@ class Sites:
         now, n_before = _known_by(observed, k_length), k_length - q_length
         if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(observed, k_length))):
             return None
-        ends = _ends(site.keys, now, n_before) if site.is_followed else [n_before]
+        site.moved = _moved(site.keys, now, n_before) if site.is_followed and site.are_alike else ()
+        ends = _ends(site.keys, now, n_before) if site.is_followed and not site.moved else [n_before]
         if site.k_length not in ends:
             return None
         if site.keys is not None and now is not None:
-            site.keys = torch.cat([site.keys, now[:, n_before:]], dim=1)
-        site.kind, self._pass(place).joined = "masked", (q_length, site.length)
+            known = site.keys[list(site.moved)] if site.moved else site.keys
+            site.keys = torch.cat([known, now[:, n_before:]], dim=1)
+        site.kind, self._pass(place).joined, self._pass(place).moved = "masked", (q_length, site.length), site.moved
         site.k_length += q_length
         return self._go_on(site, observed)
 
@@ -421,6 +435,7 @@ class Sites:
             return None
         if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
             return None
+        site.moved = self._pass(observed.place).moved
         return self._go_on(site, observed)
 
     def _begin_steps(self, site: ObservedSite, observed: ObservedCall) -> None:
@@ -452,11 +467,12 @@ class Sites:
                     f"steps of one text: {why}; a new pass begins"
                 )
             return None
-        site.run, observed.run.is_followed = observed.run, True
+        site.run, observed.run.is_followed, site.moved = observed.run, True, ()
         site.recurrent.add(site.pass_number)
         return self._go_on(site, observed)
 
     def _go_on(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall:
+        site.has_moved |= bool(site.moved) and self._is_drawn(site)
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
@@ -529,6 +545,34 @@ def _are_equal(known: Tensor | None, now: Tensor | None) -> bool:
         return False
     most = _SAME_NUMBER * _spread(now) + _ROUNDING * known.abs().amax(dim=(0, 1))
     return bool(((now - known).abs() <= most).all())
+
+
+_MOST_BEAMS = 16
+"""Number of examples in a batch, up to which it is found where each of them goes on from."""
+
+
+def _are_alike(keys: Tensor | None) -> bool:
+    """Return whether two of a few examples have the same keys."""
+    if keys is None or not 1 < len(keys) <= _MOST_BEAMS:
+        return False
+    return bool(_matches(keys, keys).triu(1).any())
+
+
+def _moved(known: Tensor | None, now: Tensor | None, n_keys: int) -> tuple[int, ...]:
+    """Return for each example where its first ``n_keys`` keys were among the known ones; empty: each in its own place,
+    or some nowhere."""
+    if known is None or now is None or known.shape != now[:, :n_keys].shape:
+        return ()
+    matches = _matches(known, now[:, :n_keys])
+    if bool(matches.diagonal().all()) or not bool(matches.any(dim=1).all()):
+        return ()
+    return tuple(i if row[i] else row.index(True) for i, row in enumerate(matches.tolist()))
+
+
+def _matches(known: Tensor, now: Tensor) -> Tensor:
+    """Return which examples have the keys that are known of which, bool, (examples now, examples known)."""
+    most = _SAME_NUMBER * _spread(now) + _ROUNDING * known.abs().amax(dim=(0, 1))
+    return ((now[:, None] - known).abs() <= most).flatten(2).all(dim=2)
 
 
 def _is_same_mask(known: Tensor | None, now: Tensor | None) -> bool:

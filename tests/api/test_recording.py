@@ -979,14 +979,6 @@ def test_calls_are_known_by_queries_and_keys_where_the_kernel_runs_and_by_weight
     assert found == [AttentionCall] * 3 + [AttentionWeights] * 3
 
 
-def test_a_search_with_beams_is_drawn_as_far_as_it_is_one_text():
-    model, prompt = _gpt2("sdpa"), torch.tensor([[1, 2, 3, 4]])
-    with mhaviz.record(model) as recording:
-        model.generate(prompt, max_new_tokens=20, do_sample=False, num_beams=4)
-    assert any(line.startswith("drawn is the first of") for line in recording.notices)
-    assert all(len(m.rows) < 23 for m in recording.attention)
-
-
 def test_what_is_recorded_of_weights_by_hand_is_not_the_programs_own_memory(by_hand):
     kept = []
 

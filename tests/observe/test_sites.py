@@ -530,16 +530,6 @@ def test_a_cache_whose_keys_are_in_another_order_is_not_joined():
 
 
 @torch.no_grad()
-def test_a_search_with_beams_is_a_pass_as_far_as_eager_attention_reorders_values():
-    model = _tiny("Llama")
-    model.set_attn_implementation("eager")
-    with record(model) as recording:
-        model.generate(REPEATING[:, :4], max_new_tokens=20, do_sample=False, num_beams=4)
-    assert any(line.startswith("drawn is the first of") for line in recording.notices)
-    assert all(len(m.rows) < 23 for m in recording.attention)
-
-
-@torch.no_grad()
 def test_nothing_is_said_of_a_pass_that_is_not_drawn():
     """Guidance runs the model on another text, too, which begins a pass of its own."""
     model, ids = _tiny("Llama"), REPEATING[:, :6]
