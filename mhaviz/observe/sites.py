@@ -138,11 +138,13 @@ class _Pass:
         repeats: how often each attention has run, by its root and name.
         joined: number of queries in its last step, and where they begin; None: it had no step.
         moved: as of the attention that has joined last; see ``ObservedSite``.
+        has_cache: whether a single query has read tokens of its own text, which later steps do from a cache.
     """
 
     repeats: dict[tuple[int, str], int] = field(default_factory=dict)
     joined: tuple[int, int] | None = None
     moved: tuple[int, ...] = ()
+    has_cache: bool = False
 
 
 class Sites:
@@ -440,7 +442,9 @@ class Sites:
 
     def _begin_steps(self, site: ObservedSite, observed: ObservedCall) -> None:
         """Note what tells whether later runs are steps of the pass that begins, if it begins with a single query."""
-        is_one = observed.call.shape[2] == 1 and site.kind not in OF_ONE_TEXT
+        is_one, now = observed.call.shape[2] == 1, self._pass(observed.place)
+        now.has_cache |= is_one and site.kind in OF_ONE_TEXT
+        is_one &= not now.has_cache
         site.run, observed.run.is_followed = observed.run, is_one
         site.alone = _query_of(observed).clone() if is_one else None
         visible = _visible(observed) if is_one else None
@@ -566,7 +570,7 @@ def _moved(known: Tensor | None, now: Tensor | None, n_keys: int) -> tuple[int, 
     matches = _matches(known, now[:, :n_keys])
     if bool(matches.diagonal().all()) or not bool(matches.any(dim=1).all()):
         return ()
-    return tuple(i if row[i] else row.index(True) for i, row in enumerate(matches.tolist()))
+    return tuple(row.index(True) for row in matches.tolist())
 
 
 def _matches(known: Tensor, now: Tensor) -> Tensor:
