@@ -82,8 +82,10 @@ def record(
         layer, head: one number or several, counted from 0, that are drawn; None: all.
         passes: forward passes to record, counted from 0 for each attention: a number, several, or a text such as
             "0,100,200-" or "0,last"; None: the first pass of each attention. All steps in which a decoder writes a
-            text count as one pass.
-        examples: examples of a batch that are drawn: a number, several, or "all".
+            text count as one pass, also those of a recurrent decoder, each of whose queries is seen to be made of what
+            the step before gave.
+        examples: examples of a batch that are drawn: a number, several, or "all". Those of a search with up to 16 beams
+            are its beams: each has the map of the text that it ends with.
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
         tokens: names of the tokens; None: from the only transformers tokenizer in memory, if token ids were looked up
             in a table of about its size; else positions. Names are "row 0", "row 1", … where it is not clear that these
