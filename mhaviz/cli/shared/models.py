@@ -83,7 +83,7 @@ By = Annotated[
     str | None,
     typer.Option(
         metavar="WHAT|FILE",
-        help='Spans for tokens: word, sentence, line, turn, or a JSON file, \\[{"name": "document 1", "text": "…"}, …].',
+        help='Spans for tokens: word, sentence, line, turn, or a JSON file \\[{"name": "answer", "text": "…"}, …].',
     ),
 ]
 
