@@ -4,12 +4,11 @@ The model runs twice: which keys are sinks is a number of all layers, and what u
 it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.weights import map_sizes
@@ -65,7 +64,7 @@ def span_numbers(
         number = len(maps_seen)
         maps_seen.append(number)
         _, of_keys = sums.setdefault((seen.sentence, seen.site.kind), (seen, KeySums(len(seen.keys[0]))))
-        of_keys.add(seen.call.shape[1], _blocks(seen, lambda share: on_share(share, costs[number], "sinks")))
+        _add_keys(seen, of_keys, lambda share: on_share(share, costs[number], "sinks"))
         done += costs[number]
 
     maps_seen = list[int]()
@@ -86,24 +85,28 @@ def span_numbers(
     return Attention(model.describe(inputs), tuple(maps))
 
 
-def _blocks(
-    seen: SiteCall, on_progress: Callable[[float], None]
-) -> Iterator[tuple[NDArray[np.floating], NDArray[np.bool_]]]:
-    """Iterate over all weights of a call of one sentence, a block of queries at a time, as for ``KeySums.add``."""
+def _add_keys(seen: SiteCall, sums: KeySums, on_progress: Callable[[float], None]) -> None:
+    """Add all weights of a call of one sentence to the sums for its keys, a block of queries at a time."""
     _, n_heads, q_length, k_length = seen.call.shape
     at_once = max(_AT_ONCE // (n_heads * k_length), 1)
+    ratios, weights, readers = torch.zeros(3, k_length, dtype=torch.float64, device=seen.call.device)
     for start in range(0, q_length, at_once):
         end = min(start + at_once, q_length)
-        weights = seen.call.weights(start, end)[0].cpu().numpy()
-        yield weights, _seen(seen, start, end).any(dim=0).cpu().numpy()
+        of_heads = seen.call.weights(start, end)[0].sum(dim=0)  # queries k_length
+        sees = _seen(seen, start, end).any(dim=0).to(of_heads.dtype)
+        ratios += sees.sum(dim=1) @ of_heads
+        weights += of_heads.sum(dim=0)
+        readers += sees.sum(dim=0)
         on_progress(end / q_length)
+    sums.add_sums(n_heads, q_length, *(x.cpu().numpy() for x in (ratios, weights, readers)))
 
 
 def _seen(seen: SiteCall, start: int, end: int) -> Tensor:
     """Return which keys queries see, bool, (n_heads or 1, queries, k_length)."""
     visible = seen.call.visible(start, end)
     if visible is None:
-        return torch.ones((), dtype=torch.bool).expand(1, end - start, seen.call.shape[3])
+        seen_by_all = torch.ones((), dtype=torch.bool, device=seen.call.device)
+        return seen_by_all.expand(1, end - start, seen.call.shape[3])
     return visible[0].expand(-1, end - start, seen.call.shape[3])
 
 

@@ -16,7 +16,7 @@ from mhaviz.analyses.span_numbers import span_numbers, span_numbers_outline
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import ablation
 from mhaviz.api.examples import attentions_of, watched
-from mhaviz.api.long_inputs import announce, announce_time, page_size, planned
+from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
 from mhaviz.api.spans import MarkedTexts, spans_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
@@ -293,8 +293,9 @@ class LoadedModel:
         dtype = model.require_outputs() if verify else None
         sizes, quantity = map_sizes(model, inputs, heads), NORM if show == "norms" else WEIGHT
         if choice is not None and not choice.are_words:
-            finished(span_numbers_outline(model, inputs, choice))
-            announce_time(sizes, model.device, on_notice)
+            outlined = span_numbers_outline(model, inputs, choice)
+            finished(outlined)
+            announce_spans(sizes, [len(m.rows) * len(m.columns) for m in outlined.maps], model.device, on_notice)
             attention = span_numbers(model, inputs, choice, heads, on_progress)
             return finished(
                 attention if dtype is None else _verified(attention, model, inputs, heads, dtype, on_notice)

@@ -21,6 +21,7 @@ _MANY_CELLS = 2**26  # 256 MiB of weights, more than pictures have pixels for
 _DRAWN_CELLS = 2**24  # cells that are left if there are more: a third of the pixels of the largest picture
 _LEAST_DRAWN = 32  # cells of a side, as in the smallest picture of a head on a page for the browser
 _IN_BLOCKS = Pooling(512)  # as much as sums of a block need
+_BYTES_OF_SPANS = 2 * 4 + 2 * 8  # of a cell: weight and uniform weight, and their means in float64
 _FEW_SCORES = 2 * 10**9  # up to so many take a second or two, which is not worth an announcement
 
 
@@ -99,14 +100,26 @@ def announce(
     _tell_time(sizes, pooling, device, on_notice, needed)
 
 
-def announce_time(
-    sizes: Sequence[MapSize], device: torch.device, on_notice: Callable[[str], None] | None, times: int = 2
+def announce_spans(
+    sizes: Sequence[MapSize],
+    cells: Sequence[int],
+    device: torch.device,
+    on_notice: Callable[[str], None] | None,
 ) -> None:
-    """Announce how much time and memory all weights take, which are summed a block of queries at a time.
+    """Announce how much time and memory maps by span take, whose weights are computed twice, in blocks of queries.
 
-    ``times``: how often they are computed; other arguments as in ``announce``.
+    Args:
+        sizes: sizes of the maps in tokens.
+        cells: number of rows × columns of a map of each text and kind of attention.
+        device, on_notice: as in ``announce``.
+
+    Raises:
+        MhavizError: the maps do not fit into memory.
     """
-    _tell_time([*sizes] * times, _IN_BLOCKS, device, on_notice, bytes_needed(sizes, _IN_BLOCKS, device))
+    n_matrices = sum(size.n_heads for size in sizes)
+    kept = _BYTES_OF_SPANS * n_matrices * max(cells)
+    require_memory(kept, torch.device("cpu"), "the map")
+    _tell_time([*sizes, *sizes], _IN_BLOCKS, device, on_notice, kept + bytes_needed(sizes, _IN_BLOCKS, device))
 
 
 def _tell_time(

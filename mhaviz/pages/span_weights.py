@@ -4,11 +4,15 @@ attention."""
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mhaviz.errors import counted
 from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.pages.answer import by_chance
 from mhaviz.pages.blocks import Block, Column, Page, SpanGrid, SpanPanel, Table, Text
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
@@ -16,11 +20,13 @@ from mhaviz.pages.map_words import sinks_texts
 from mhaviz.pages.numbers import percent, short
 from mhaviz.pages.panels import Scale, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import even_edges
 from mhaviz.results.means import averages_texts, mean_text
-from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios, ratios_of, shares_of
+from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios
 
-_MOST_HEADS = 8  # heads that are drawn one by one
+_MOST_HEADS, _FEW_SPANS = 8, 12  # heads that are drawn one by one, of so many spans
 _MOST_PAIRS = 8  # rows of the table of pairs
+_MOST_ROWS, _MOST_CELLS = 16, 32  # spans that a query looks at, and cells of a side of spans × spans
 SPAN_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
 _ITSELF = "itself"
 _ABOUT_HEADS = (
@@ -45,13 +51,13 @@ _NOTES = (
 def spans_page(attention: Attention) -> Page:
     """Return the page of maps by span; each of several texts has a heading."""
     texts = [SpanHeads(maps) for maps in _by_text(attention.maps)]
-    names = [_text_name(one.first) for one in texts]
+    names, is_random = [_text_name(one.first) for one in texts], attention.source.is_random
     reading = _reading(attention)
     if len(texts) == 1:
-        return Page(_title(texts[0]), tuple(_blocks(texts[0])), attention.source.footnote, reading, True)
+        return Page(_title(texts[0], is_random), tuple(_blocks(texts[0])), attention.source.footnote, reading, True)
     blocks = list[Block]()
     for name, text in zip(names, texts, strict=True):
-        blocks += [*[Text(("",))] * bool(blocks), Text((f"{name}: {_title(text)}",), "heading")]
+        blocks += [*[Text(("",))] * bool(blocks), Text((f"{name}: {_title(text, is_random)}",), "heading")]
         blocks += _blocks(text)
     return Page("", tuple(blocks), attention.source.footnote, reading, True)
 
@@ -74,10 +80,10 @@ def _is_of_query(text: SpanHeads) -> bool:
     return text.first.rows.cells is not None and len(text.first.rows) == 1
 
 
-def _title(text: SpanHeads) -> str:
+def _title(text: SpanHeads, is_random: bool) -> str:
     """Return "“answer” looks at “document 2” in L3 H7: 54% of its weight, 2.1 × uniform", or that no head turns to
     another span."""
-    best = text.best()
+    best = text.best
     who = f"“{_row_name(text, 0)}”" if _is_of_query(text) else "a span"
     if best is None:
         return f"No head gives {percent(LEAST_MASS)} of the weight of {who} to another span"
@@ -85,7 +91,8 @@ def _title(text: SpanHeads) -> str:
     if not best.turns:
         to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
         return f"No head turns {who} to another: at most {_times(best)} uniform, {to} {_where(best)}"
-    return f"“{row}” looks at “{key}” {_where(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
+    said = f"“{row}” looks at “{key}” {_where(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
+    return by_chance(said, is_random)
 
 
 def _blocks(text: SpanHeads) -> Iterator[Block]:
@@ -102,41 +109,72 @@ def _blocks(text: SpanHeads) -> Iterator[Block]:
 
 def _heads_grid(text: SpanHeads) -> SpanGrid:
     """Return a panel of spans × heads for each layer, of the queries of one span. Sinks and the rest are rows apart."""
-    apart = _apart(text)
-    order = [*text.keys, *apart]
-    best = text.best()
+    keys, apart, best = text.strongest_keys(0, _MOST_ROWS), _apart(text), text.best
+    others = [key for key in text.keys if key not in keys]
     panels = []
     for number, m in enumerate(text.maps):
-        shares, ratios = shares_of(m)[:, 0].T[order], ratios_of(m)[:, 0].T[order]
+        assert m.chance is not None
+        mass, chance = m.weights[:, 0].astype(np.float64), m.chance[:, 0].astype(np.float64)
+        if others:  # as one span
+            mass, chance = (
+                np.concatenate([x, x[:, others].sum(axis=1, keepdims=True)], axis=1) for x in (mass, chance)
+            )
+        order = [*keys, *[-1] * bool(others), *apart]
+        shares, times = np.where(chance == 0, np.nan, mass)[:, order].T, ratios(mass, chance)[:, order].T
         outlined: tuple[tuple[int, int], ...] = ()
-        if best and best.turns and best.place and best.place[0] == number and text.n_matrices > 1:
-            outlined = ((order.index(best.key), best.place[1]),)
+        if best and best.turns and best.place and best.place[0] == number and text.n_matrices > 1 and best.key in keys:
+            outlined = ((keys.index(best.key), best.place[1]),)
         title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
-        panels.append(SpanPanel(title, shares, ratios, outlined))
+        panels.append(SpanPanel(title, shares, times, outlined))
     of_heads = not text.first.quantity.of_all_heads
     columns = tuple(map(str, text.first.heads)) if of_heads else ("mean",)
-    names = [_labelled(text, key) for key in order]
-    return span_grid(panels, names, columns, (len(apart), 0))
+    names = [*(_labelled(text, key) for key in keys), *[_others_text(others)] * bool(others)]
+    return span_grid(panels, [*names, *(_labelled(text, key) for key in apart)], columns, (len(apart), 0))
+
+
+def _others_text(others: Sequence[int]) -> str:
+    return counted(len(others), "other span")
 
 
 def _spans_grid(text: SpanHeads) -> SpanGrid:
-    """Return spans × spans, of each head or of the mean over many. Sinks and the rest are columns apart."""
-    apart = _apart(text)
-    order = [*text.keys, *apart]
-    if text.n_matrices > _MOST_HEADS:
-        chance = np.where(np.isin(np.arange(len(text.first.keys)), text.keys), text.chance, np.nan)
-        shares = np.where(chance == 0, np.nan, text.mass)
-        of_heads = [(text.name, shares, ratios(text.mass, chance))]
+    """Return spans × spans, of each head or of the mean over many. Sinks and the rest are columns apart; of many spans,
+    a row or column is of neighbours."""
+    if text.n_matrices > (_MOST_HEADS if len(text.keys) <= _FEW_SPANS else 1):
+        of_heads = [(text.name, text.mass, text.chance)]
     else:
         of_heads = [
-            (title, shares, of_head)
+            (title, mass.astype(np.float64), chance.astype(np.float64))
             for m in text.maps
-            for title, shares, of_head in zip(_titles(m), shares_of(m), ratios_of(m), strict=True)
+            if m.chance is not None
+            for title, mass, chance in zip(_titles(m), m.weights, m.chance, strict=True)
         ]
-    panels = tuple(SpanPanel(title, shares[:, order], one[:, order]) for title, shares, one in of_heads)
-    rows = tuple(_row_name(text, row) for row in range(len(text.first.rows)))
-    columns = tuple(_key_name(text, key) for key in order)
-    return span_grid(panels, rows, columns, (0, len(apart)))
+    apart, n_rows = _apart(text), len(text.first.rows)
+    rows, columns = (even_edges(n, _MOST_CELLS).tolist() for n in (n_rows, len(text.keys)))
+    n_columns, panels = len(columns) - 1, []
+    for title, mass, chance in of_heads:
+        shares, even = (_in_cells(x, rows, columns, text.keys, apart) for x in (mass, np.nan_to_num(chance)))
+        shares[:, :n_columns][even[:, :n_columns] == 0] = np.nan  # which queries do not see
+        panels.append(SpanPanel(title, shares, ratios(shares, even)))
+    of_rows = [_cell_name(start, end, _row_name(text, start)) for start, end in pairwise(rows)]
+    of_columns = [
+        _cell_name(text.keys[start], text.keys[end - 1] + 1, _key_name(text, text.keys[start]))
+        for start, end in pairwise(columns)
+    ]
+    return span_grid(panels, of_rows, [*of_columns, *(_key_name(text, key) for key in apart)], (0, len(apart)))
+
+
+def _in_cells(
+    x: NDArray[np.float64], rows: Sequence[int], columns: Sequence[int], keys: Sequence[int], apart: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return means over the spans of each cell of rows of sums over those of each cell of columns, then the columns
+    apart, (rows, columns)."""
+    sums = np.concatenate([np.add.reduceat(x[:, list(keys)], columns[:-1], axis=1), x[:, list(apart)]], axis=1)
+    means: NDArray[np.float64] = np.add.reduceat(sums, rows[:-1], axis=0) / np.diff(rows)[:, None]
+    return means
+
+
+def _cell_name(start: int, end: int, name: str) -> str:
+    return name if end - start == 1 else f"#{start} to #{end - 1}"
 
 
 def span_grid(
@@ -175,12 +213,13 @@ def _query_table(text: SpanHeads) -> Table:
     """Return a table of the spans that the queries of one look at, in the order of the text, then of the rest and the
     sinks."""
     rows = list[tuple[Any, ...]]()
-    for key in text.keys:
-        mean, heads = text.mean(0, key), list(text.heads(0, key))
-        numbers = (mean.mass, mean.chance, mean.times_uniform) if mean else (None,) * 3
-        turning = sum(one.turns for one in heads)
+    keys = text.strongest_keys(0, _MOST_ROWS)
+    for key in keys:
         name = _ITSELF if text.is_itself(0, key) else _key_name(text, key)
-        rows.append((name, _count(text, key), *numbers, turning, _strongest_text(text.strongest(0, key))))
+        rows.append((name, _count(text, key), *_numbers(text, 0, key)))
+    if others := [key for key in text.keys if key not in keys]:
+        mass, chance = (float(x[0, others].sum()) for x in (text.mass, text.chance))
+        rows.append((_others_text(others), None, mass, chance, mass / chance if chance else None, None, None))
     for key in _apart(text):
         rows.append((_key_name(text, key), _count(text, key), float(text.mass[0, key]), *[None] * 4))
     heading = f"what “{_row_name(text, 0)}” looks at, {text.name}"
@@ -189,29 +228,24 @@ def _query_table(text: SpanHeads) -> Table:
 
 
 def _pairs_table(text: SpanHeads) -> Table:
-    """Return a table of the pairs of spans of which a head gives the one much more than uniform to the other."""
-    first = text.first
-    pairs = [(query, key) for query in range(len(first.rows)) for key in text.others(query)]
-    found = [(one, query, key) for query, key in pairs if (one := text.strongest(query, key))]
-    found.sort(key=lambda pair: -pair[0].times_uniform)
-    rows = []
-    for one, query, key in found:
-        mean = text.mean(query, key)
-        assert mean is not None
-        rows.append(
-            (
-                _row_name(text, query),
-                _key_name(text, key),
-                mean.mass,
-                mean.chance,
-                mean.times_uniform,
-                sum(head.turns for head in text.heads(query, key)),
-                _strongest_text(one),
-            )
-        )
+    """Return a table of the pairs of spans, first those of which a head gives the one the most × uniform."""
+    pairs = islice(text.ranking(), _MOST_PAIRS)
+    rows = tuple(
+        (_row_name(text, one.query), _key_name(text, one.key), *_numbers(text, one.query, one.key)) for one in pairs
+    )
     ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
-    heading = f"from span to span, {text.name}, the strongest head first"
-    return _of_heads(text, Table((*ends, *_NUMBERS), tuple(rows), heading, most=_MOST_PAIRS, notes=_TURNING))
+    which = (
+        f"the strongest {len(rows)} of {text.n_pairs:,} pairs" if len(rows) < text.n_pairs else "the strongest first"
+    )
+    heading = f"from span to another, {text.name}, {which}"
+    return _of_heads(text, Table((*ends, *_NUMBERS), rows, heading, notes=_TURNING))
+
+
+def _numbers(text: SpanHeads, query: int, key: int) -> tuple[Any, ...]:
+    """Return the values of ``_NUMBERS`` of a row and a column."""
+    mean = text.mean(query, key)
+    numbers = (mean.mass, mean.chance, mean.times_uniform) if mean else (None,) * 3
+    return (*numbers, text.n_turning(query, key), _strongest_text(text.strongest(query, key)))
 
 
 def _of_heads(text: SpanHeads, table: Table) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.inputs.tokens import OF_ONE_TEXT
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Ranges
 from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.means import mean_text
 
@@ -44,14 +44,9 @@ class SpanWeight:
         return self.mass / self.chance
 
     @property
-    def is_told(self) -> bool:
-        """Whether its weight is enough to be named."""
-        return self.mass >= LEAST_MASS
-
-    @property
     def turns(self) -> bool:
         """Whether the head turns to the span."""
-        return self.is_told and self.times_uniform >= TURNS
+        return self.mass >= LEAST_MASS and self.times_uniform >= TURNS
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,41 +98,93 @@ class SpanHeads:
         chance = float(self.chance[query, key])
         return SpanWeight(query, key, float(self.mass[query, key]), chance) if chance > 0 else None
 
-    def heads(self, query: int, key: int) -> Iterator[SpanWeight]:
-        """Iterate over what each head gives, as far as the queries see some of the keys."""
-        for number, m in enumerate(self.maps):
-            assert m.chance is not None
-            numbers = zip(m.heads, m.weights[:, query, key], m.chance[:, query, key], strict=True)
-            for row, (head, mass, chance) in enumerate(numbers):
-                if chance > 0:
-                    yield SpanWeight(query, key, float(mass), float(chance), _name(m, head), (number, row))
+    @cached_property
+    def _ranked(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of each row and column: the largest weight / that of uniform attention of a head with enough weight, −1 if
+        none has; the number of that head among all; and how many heads turn there, (rows, columns) each."""
+        shape = self.first.weights.shape[1:]
+        best, heads, turning = np.full(shape, -1.0), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        number = 0
+        for m in self.maps:
+            for ratio, mass in zip(ratios_of(m), m.weights, strict=True):
+                told = np.where(np.isfinite(ratio) & (mass >= LEAST_MASS), ratio, -1.0)
+                heads[told > best] = number
+                best = np.maximum(best, told)
+                turning += told >= TURNS
+                number += 1
+        return best, heads, turning
+
+    def n_turning(self, query: int, key: int) -> int:
+        """Return the number of heads that turn from a span to another."""
+        return int(self._ranked[2][query, key])
 
     def strongest(self, query: int, key: int) -> SpanWeight | None:
         """Return the head with the largest weight / uniform among those with enough weight; None: none has."""
-        told = (one for one in self.heads(query, key) if one.is_told)
-        return max(told, key=lambda one: one.times_uniform, default=None)
+        best, heads, _ = self._ranked
+        if best[query, key] < 0:
+            return None
+        number = int(heads[query, key])
+        for place, m in enumerate(self.maps):
+            if number < len(m.weights):
+                assert m.chance is not None
+                mass, chance = (float(x[number, query, key]) for x in (m.weights, m.chance))
+                return SpanWeight(query, key, mass, chance, _name(m, m.heads[number]), (place, number))
+            number -= len(m.weights)
+        raise AssertionError
+
+    @cached_property
+    def _is_other(self) -> NDArray[np.bool_]:
+        """Whether a column is another span than its row is, (rows, columns)."""
+        is_other = np.zeros((len(self.first.rows), len(self.first.columns)), np.bool_)
+        is_other[:, list(self.keys)] = True
+        if self.first.kind in OF_ONE_TEXT:
+            sides = (axis.tokens.ranges for axis in (self.first.rows, self.first.columns))
+            of_rows, of_columns = (_owners(ranges) for ranges in sides)
+            for token in of_rows.keys() & of_columns.keys():
+                is_other[of_rows[token], of_columns[token]] = False
+        return is_other
 
     def is_itself(self, query: int, key: int) -> bool:
         """Whether a row and a column are the same span of one text."""
-        queries, keys = self.first.rows.tokens.ranges[query], self.first.columns.tokens.ranges[key]
-        have_token = any(a < d and c < b for a, b in queries for c, d in keys)
-        return have_token and self.first.kind in OF_ONE_TEXT
+        return key in self.keys and not self._is_other[query, key]
 
-    def others(self, query: int) -> Iterator[int]:
-        """Iterate over the columns of other spans than that of the queries."""
-        return (key for key in self.keys if not self.is_itself(query, key))
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs of a span and another that it sees some of."""
+        return int((self._is_other & (self.chance > 0)).sum())
 
+    def strongest_keys(self, query: int, most: int) -> list[int]:
+        """Return at most ``most`` columns that are spans, in their order: those to which some head gives the most ×
+        uniform, as far as one gives them enough weight, and then those with the largest mean weight."""
+        best = self._ranked[0][query]
+        order = sorted(self.keys, key=lambda key: (-best[key], -self.mass[query, key]))
+        return sorted(order[:most])
+
+    def ranking(self) -> Iterator[SpanWeight]:
+        """Iterate over the pairs of a span and another, each with its strongest head, by weight / uniform."""
+        best = np.where(self._is_other, self._ranked[0], -1.0)
+        order = np.argsort(-best, axis=None, kind="stable")[: int((best >= 0).sum())]
+        for place in order.tolist():
+            query, key = divmod(place, best.shape[1])
+            strongest = self.strongest(query, key)
+            assert strongest is not None
+            yield strongest
+
+    @cached_property
     def best(self) -> SpanWeight | None:
-        """Return the head with the largest weight / uniform from some span to another, with enough weight."""
-        rows = range(len(self.first.rows))
-        found = (self.strongest(query, key) for query in rows for key in self.others(query))
-        return max(filter(None, found), key=lambda one: one.times_uniform, default=None)
+        """The head with the largest weight / uniform from some span to another, with enough weight; None: none has."""
+        return next(self.ranking(), None)
 
     def lookback(self, query: int) -> NDArray[np.float64]:
         """Return the lookback ratio of each head for the queries of a span, (n_heads,); empty: they have none."""
         ratios = [m.lookback[:, query] for m in self.maps if m.lookback is not None]
         found = np.concatenate([np.zeros(0), *ratios]).astype(np.float64)
         return found[np.isfinite(found)]
+
+
+def _owners(spans: Sequence[Ranges]) -> dict[int, int]:
+    """Return the number of the span of each token."""
+    return {token: number for number, runs in enumerate(spans) for run in runs for token in range(*run)}
 
 
 def _name(m: AttentionMap, head: int) -> str:
