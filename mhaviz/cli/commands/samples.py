@@ -10,7 +10,18 @@ from mhaviz.cli.shared.console import say
 from mhaviz.errors import MhavizError
 from mhaviz.files.writing import write_whole
 
-FILES = ("bottles.txt", "induction.py", "pairs.tsv", "reverse.py", "scripts.txt", "text.txt")
+FILES = (
+    "bottles.txt",
+    "documents.json",
+    "documents.txt",
+    "induction.py",
+    "pairs.tsv",
+    "pronouns.tsv",
+    "questions.jsonl",
+    "reverse.py",
+    "scripts.txt",
+    "text.txt",
+)
 
 
 def samples(
