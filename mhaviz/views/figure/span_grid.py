@@ -91,8 +91,12 @@ class SpanGridPart(Part):
                     len(part_columns) * layout.cell,
                     len(part_rows) * ROW,
                 )
-                cells = fills[part_rows[0] : part_rows[-1] + 1, part_columns[0] : part_columns[-1] + 1]
-                sheet.image(*box, cells, kind=Cells).set_label(panel.title)
+                cells = slice(part_rows[0], part_rows[-1] + 1), slice(part_columns[0], part_columns[-1] + 1)
+                if block.are_apart(part_rows[0], part_columns[0]):
+                    sheet.image(*box, panel.shares[cells], SINK_SCALE, Cells).set_label(f"apart of {panel.title}")
+                else:
+                    ratios = np.maximum(panel.ratios[cells], block.scale.low)  # 0 has no logarithm
+                    sheet.image(*box, ratios, block.scale, Cells).set_label(panel.title)
                 self._draw_lines(sheet, box, len(part_rows), len(part_columns))
         if layout.has_numbers:
             texts = [block.text(panel, i, j) for i in range(n_rows) for j in range(n_columns)]
