@@ -586,12 +586,14 @@ class SpanPanel:
         shares: float64, (rows, columns), the weights; NaN where queries see no key.
         ratios: float64, (rows, columns), weights / those of uniform attention; NaN: not known.
         outlined: rows and columns of cells that are outlined.
+        is_apart: whether it is of sinks or the rest, in grey by its weights.
     """
 
     title: str
     shares: NDArray[np.float64]
     ratios: NDArray[np.float64]
     outlined: tuple[tuple[int, int], ...] = ()
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -630,9 +632,9 @@ class SpanGrid(Block):
         """Return some panels."""
         return replace(self, panels=self.panels[begin:end])
 
-    def are_apart(self, row: int, column: int) -> bool:
+    def are_apart(self, panel: SpanPanel, row: int, column: int) -> bool:
         """Whether a cell is apart."""
-        return row >= len(self.rows) - self.apart[0] or column >= len(self.columns) - self.apart[1]
+        return panel.is_apart or row >= len(self.rows) - self.apart[0] or column >= len(self.columns) - self.apart[1]
 
     def text(self, panel: SpanPanel, row: int, column: int) -> str:
         """Return the number in a cell; "" where queries see no key."""

@@ -24,6 +24,7 @@ from mhaviz.results.axis import even_edges
 from mhaviz.results.means import averages_texts, mean_text
 from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios
 
+_MOST_LAYERS = 8  # layers with a panel each
 _MOST_HEADS, _FEW_SPANS = 8, 12  # heads that are drawn one by one, of so many spans
 _MOST_PAIRS = 8  # rows of the table of pairs
 _MOST_ROWS, _MOST_CELLS = 16, 32  # spans that a query looks at, and cells of a side of spans × spans
@@ -90,7 +91,7 @@ def _title(text: SpanHeads, is_random: bool) -> str:
     row, key = _row_name(text, best.query), _key_name(text, best.key)
     if not best.turns:
         to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
-        return f"No head turns {who} to another: at most {_times(best)} uniform, {to} {_where(best)}"
+        return f"No head turns {who} to another span: at most {_times(best)} uniform, {to} {_where(best)}"
     said = f"“{row}” looks at “{key}” {_where(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
     return by_chance(said, is_random)
 
@@ -129,7 +130,22 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
     of_heads = not text.first.quantity.of_all_heads
     columns = tuple(map(str, text.first.heads)) if of_heads else ("mean",)
     names = [*(_labelled(text, key) for key in keys), *[_others_text(others)] * bool(others)]
-    return span_grid(panels, [*names, *(_labelled(text, key) for key in apart)], columns, (len(apart), 0))
+    names += [_labelled(text, key) for key in apart]
+    if len(panels) > _MOST_LAYERS and all(m.heads == text.first.heads for m in text.maps):
+        return _layers_grid(text, panels, names, columns, len(apart))
+    return span_grid(panels, names, columns, (len(apart), 0))
+
+
+def _layers_grid(
+    text: SpanHeads, panels: Sequence[SpanPanel], names: Sequence[str], columns: Sequence[str], n_apart: int
+) -> SpanGrid:
+    """Return a panel of layers × heads for each span in place of one of spans × heads for each layer."""
+    of_spans = []
+    for row, name in enumerate(names):
+        shares, times = (np.array([getattr(panel, of)[row] for panel in panels]) for of in ("shares", "ratios"))
+        outlined = tuple((layer, j) for layer, panel in enumerate(panels) for i, j in panel.outlined if i == row)
+        of_spans.append(SpanPanel(name, shares, times, outlined, row >= len(names) - n_apart))
+    return span_grid(of_spans, [str(m.layer) for m in text.maps], columns, (0, 0))
 
 
 def _others_text(others: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ _NUMBER = 6.5  # points
 _BAR, _BAR_HEIGHT, _AFTER_BAR = 1.0, 0.09, 0.2  # inches: the bar of the key, and the gap beside it
 _TICKS = 0.14  # inches of the numbers below the bar
 _LEAST_WIDTH = 2.2
-_BETWEEN = 0.5  # points of the white lines between cells
+_BETWEEN, _BETWEEN_SMALL = 0.5, 0.2  # points of the white lines between cells, and between small ones
 _OUTLINE, _HALO = 1.3, 2.8  # points of an outline, and of the white around it
 
 
@@ -73,9 +73,10 @@ class SpanGridPart(Part):
 
     def _write_rows(self, sheet: Sheet, x: float, top: float, layout: SpanLayout) -> None:
         others = len(self.block.rows) - self.block.apart[0]
-        for row, name in enumerate(self.block.rows):
+        for row in range(0, len(self.block.rows), layout.steps[0]):
+            name = self.block.rows[row]
             shown = self._fitting(name, layout.left - BESIDE)
-            middle, colour = top + layout.y(row) + ROW / 2, INK if row < others else QUIET
+            middle, colour = top + layout.y(row) + layout.row / 2, INK if row < others else QUIET
             right = x + layout.left - BESIDE
             sheet.write(right, middle, shown, SMALL, colour=colour, align="right", vertical="center_baseline")
 
@@ -89,10 +90,10 @@ class SpanGridPart(Part):
                     snap(left + layout.x(part_columns[0]), sheet.pixels),
                     snap(top + layout.y(part_rows[0]), sheet.pixels),
                     len(part_columns) * layout.cell,
-                    len(part_rows) * ROW,
+                    len(part_rows) * layout.row,
                 )
                 cells = slice(part_rows[0], part_rows[-1] + 1), slice(part_columns[0], part_columns[-1] + 1)
-                if block.are_apart(part_rows[0], part_columns[0]):
+                if block.are_apart(panel, part_rows[0], part_columns[0]):
                     sheet.image(*box, panel.shares[cells], SINK_SCALE, Cells).set_label(f"apart of {panel.title}")
                 else:
                     ratios = np.maximum(panel.ratios[cells], block.scale.low)  # 0 has no logarithm
@@ -100,14 +101,13 @@ class SpanGridPart(Part):
                 self._draw_lines(sheet, box, len(part_rows), len(part_columns))
         if layout.has_numbers:
             texts = [block.text(panel, i, j) for i in range(n_rows) for j in range(n_columns)]
-            middles = [
-                (layout.x(j) + layout.cell / 2, layout.y(i) + ROW / 2) for i in range(n_rows) for j in range(n_columns)
-            ]
+            lefts, tops = ([at(i) for i in range(n)] for at, n in ((layout.x, n_columns), (layout.y, n_rows)))
+            middles = [(x + layout.cell / 2, y + layout.row / 2) for y in tops for x in lefts]
             inks = np.where(needs_dark_text(fills), INK, "white").ravel().tolist()
             shown = [n for n, text in enumerate(texts) if text]
             places = np.array(middles)[shown] + (left, top)
             sheet.numbers([texts[n] for n in shown], places, [inks[n] for n in shown], _NUMBER)
-        outlined = [(left + layout.x(j), top + layout.y(i), layout.cell, ROW) for i, j in panel.outlined]
+        outlined = [(left + layout.x(j), top + layout.y(i), layout.cell, layout.row) for i, j in panel.outlined]
         for colour, line in (("white", _HALO), (ACCENT, _OUTLINE)):
             sheet.frames(outlined, colour, line)
         self._write_columns(sheet, left, top + layout.cells_height + 0.04, layout)
@@ -115,30 +115,30 @@ class SpanGridPart(Part):
     def _draw_lines(self, sheet: Sheet, box: tuple[float, float, float, float], n_rows: int, n_columns: int) -> None:
         """Draw white lines between the cells of a rectangle."""
         x, y, width, height = box
-        across = [(x, y + i * ROW, x + width, y + i * ROW) for i in range(1, n_rows)]
+        row = height / n_rows
+        across = [(x, y + i * row, x + width, y + i * row) for i in range(1, n_rows)]
         down = [(x + j * width / n_columns, y, x + j * width / n_columns, y + height) for j in range(1, n_columns)]
-        sheet.ticks([*across, *down], "white", _BETWEEN)
+        sheet.ticks([*across, *down], "white", _BETWEEN if row >= ROW else _BETWEEN_SMALL)
 
     def _write_columns(self, sheet: Sheet, left: float, top: float, layout: SpanLayout) -> None:
         others = len(self.block.columns) - self.block.apart[1]
-        for column in range(0, len(self.block.columns), layout.step):
+        for column in range(0, len(self.block.columns), layout.steps[1]):
             middle = left + layout.x(column) + layout.cell / 2
             colour = INK if column < others else QUIET
             if layout.is_turned:
                 shown = self._fitting(self.block.columns[column], layout.below - BESIDE)
                 sheet.write(middle, top, shown, SMALL, colour=colour, align="right", rotation=90)
             else:
-                shown = self._fitting(self.block.columns[column], layout.cell * layout.step)
+                shown = self._fitting(self.block.columns[column], layout.cell * layout.steps[1])
                 sheet.write(middle, top, shown, SMALL, colour=colour, align="center", vertical="top")
 
     def _fills(self, panel: SpanPanel) -> NDArray[np.uint8]:
         """Return the colour of each cell, (rows, columns, 3)."""
         ratios = colours(panel.ratios.astype(np.float32), self.block.scale)
         shares = colours(panel.shares.astype(np.float32), SINK_SCALE)
-        rows, columns = (np.arange(n) for n in panel.shares.shape)
         n_rows, n_columns = panel.shares.shape
-        apart = (rows[:, None] >= n_rows - self.block.apart[0]) | (columns >= n_columns - self.block.apart[1])
-        return np.where(apart[..., None], shares, ratios)
+        apart = [[self.block.are_apart(panel, i, j) for j in range(n_columns)] for i in range(n_rows)]
+        return np.where(np.array(apart)[..., None], shares, ratios)
 
     def _fitting(self, text: str, room: float) -> str:
         return fit_text(self.fonts.shown(text), room / DRAWN_WIDER, SMALL, self.fonts.families)

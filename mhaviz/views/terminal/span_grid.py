@@ -33,7 +33,7 @@ def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: 
     for i, name in enumerate(block.rows):
         line = Line(isolated(set_cell_size(cut(name, label), label)) + " ")
         for j in range(len(block.columns)):
-            apart, text = block.are_apart(i, j), block.text(panel, i, j)
+            apart, text = block.are_apart(panel, i, j), block.text(panel, i, j)
             number = panel.shares[i, j] if apart else panel.ratios[i, j]
             style = _style(float(number), SINK_SCALE if apart else scale, abilities)
             line.append(text.rjust(cell), style)

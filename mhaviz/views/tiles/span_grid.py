@@ -11,12 +11,13 @@ from mhaviz.pages.labels import every
 from mhaviz.views.measures import DRAWN_WIDER, POINTS, SMALL
 from mhaviz.views.tiles.labels import Ruler
 
-ROW = 0.165  # height of a row
+ROW, _LEAST_ROW = 0.165, 0.05  # height of a row with numbers, and least of one with colours
 GAP, APART = 0.12, 0.035  # between panels; between the other rows or columns and those that are apart
 BESIDE = 0.06  # between a label and its cell
 TITLE = 0.19  # above the cells of a panel
 _LEAST, _OF_COLOURS = 0.15, 0.045  # least width of a cell with a number, and of one with a colour alone
 _OF_HEADS, _OF_NAMES = 0.21, 0.75  # most width of a cell under a number, and under a name
+_OF_MANY, _MOST_NUMBERS = 0.1, 1500  # most width of a cell among many, and most cells with numbers
 _LABELS = 0.42  # most of the room that labels of rows may take
 _LONGEST = 1.1  # most height of turned labels
 _BELOW = 0.14  # height of labels that are not turned
@@ -33,7 +34,8 @@ class SpanLayout:
         has_numbers: whether cells have room for their numbers.
         is_turned: whether labels of columns read from bottom to top.
         below: height of the labels of columns.
-        step: from one column with a label to the next.
+        row: height of a row.
+        steps: from one row, and from one column, with a label to the next.
         size: rows and columns of a panel, and how many of each are apart.
     """
 
@@ -43,7 +45,8 @@ class SpanLayout:
     has_numbers: bool
     is_turned: bool
     below: float
-    step: int
+    row: float
+    steps: tuple[int, int]
     size: tuple[int, int, int, int]
 
     @property
@@ -61,7 +64,7 @@ class SpanLayout:
     def cells_height(self) -> float:
         """Height of the cells of a panel."""
         rows, _, apart, _ = self.size
-        return rows * ROW + APART * bool(apart)
+        return rows * self.row + APART * bool(apart)
 
     def line_height(self, has_titles: bool) -> float:
         """Return the height of a line of panels with their labels."""
@@ -75,7 +78,7 @@ class SpanLayout:
     def y(self, row: int) -> float:
         """Return the top of a row in its panel."""
         rows, _, apart, _ = self.size
-        return row * ROW + APART * (bool(apart) and row >= rows - apart)
+        return row * self.row + APART * (bool(apart) and row >= rows - apart)
 
 
 def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
@@ -91,9 +94,12 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     def cell(across: int) -> float:
         return (room - left - (across - 1) * GAP - across * APART * bool(block.apart[1])) / (across * n_columns)
 
-    fitting = [n for n in range(1, n_panels + 1) if cell(n) >= _LEAST]
+    are_many = len(block.rows) * n_columns * n_panels > _MOST_NUMBERS
+    fitting = [n for n in range(1, n_panels + 1) if cell(n) >= _LEAST and not are_many]
     has_numbers = bool(fitting)
     fitting = fitting or [n for n in range(1, n_panels + 1) if cell(n) >= _OF_COLOURS] or [1]
+    if are_many:
+        most = _OF_MANY
     lines = math.ceil(n_panels / fitting[-1])
     across = math.ceil(n_panels / lines)
     width = min(cell(across), most)
@@ -102,4 +108,6 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     step = every(n_columns, int(n_columns * width / (names + BESIDE / 2))) if are_heads else 1
     if is_turned and width < SMALL / POINTS:
         step = every(n_columns, int(n_columns * width * POINTS / SMALL))
-    return SpanLayout(left, width, across, has_numbers, is_turned, below, step, size)
+    row = ROW if has_numbers else min(max(width, _LEAST_ROW), ROW)
+    row_step = every(len(block.rows), int(len(block.rows) * row * POINTS / SMALL))
+    return SpanLayout(left, width, across, has_numbers, is_turned, below, row, (row_step, step), size)
