@@ -1,6 +1,7 @@
 """Maps for tests, made of texts, numbers and edges."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -62,3 +63,27 @@ def remade(m, **changes):
     } | changes
     kept = ("weights", "kind", "layer", "heads", "sentence", "summary", "reach", "sink", "to_special")
     return made_map(**({name: getattr(m, name) for name in kept} | of))
+
+
+def span_map(names, mass, chance, rows=None, apart=(), kind="masked", layer=0, lengths=None, lookback=None, **more):
+    """A map by span of these names; ``apart``: names of the rest and of sinks, which have no chance.
+
+    ``mass``: (n_heads, rows, names and apart); ``chance``: in the same shape but for ``apart``, or one of all heads.
+    """
+    rows = names if rows is None else rows
+    mass = np.asarray(mass, np.float32)
+    of_spans = np.broadcast_to(np.asarray(chance, np.float32), (*mass.shape[:2], len(names)))
+    of_others = np.full((*mass.shape[:2], len(apart)), np.nan, np.float32)
+    edges = np.cumsum([0, *(lengths or [10] * len(names)), *[1] * len(apart)]).tolist()
+    ranges = tuple(((start, end),) for start, end in pairwise(edges))
+    places = range(len(names)) if rows is names else [names.index(name) for name in rows]
+    return AttentionMap(
+        mass,
+        Axis(Tokens(tuple(rows), ranges=tuple(ranges[place] for place in places))),
+        Axis(Tokens((*names, *apart), ranges=ranges)),
+        kind,
+        layer,
+        chance=np.concatenate([of_spans, of_others], axis=2),
+        lookback=np.full(mass.shape[:2], np.nan, np.float32) if lookback is None else np.asarray(lookback, np.float32),
+        **more,
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.inputs.tokens import KIND_NAMES
+from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.answer import by_chance
 from mhaviz.pages.blocks import Block, Column, Page, SpanGrid, SpanPanel, Table, Text
 from mhaviz.pages.colormaps import DIVERGING
@@ -21,7 +21,7 @@ from mhaviz.pages.numbers import percent, short
 from mhaviz.pages.panels import Scale, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import even_edges
-from mhaviz.results.means import averages_texts, mean_text
+from mhaviz.results.means import averages_inputs, mean_text
 from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios
 
 _MOST_LAYERS = 8  # layers with a panel each
@@ -83,16 +83,19 @@ def _is_of_query(text: SpanHeads) -> bool:
 
 def _title(text: SpanHeads, is_random: bool) -> str:
     """Return "“answer” looks at “document 2” in L3 H7: 54% of its weight, 2.1 × uniform", or that no head turns to
-    another span."""
-    best = text.best
+    another span; of a mean over heads, that it does not, as some head may."""
+    best, is_mean = text.best, text.first.quantity.of_all_heads
     who = f"“{_row_name(text, 0)}”" if _is_of_query(text) else "a span"
     if best is None:
-        return f"No head gives {percent(LEAST_MASS)} of the weight of {who} to another span"
+        share = f"{percent(LEAST_MASS)} of the weight of {who}"
+        return f"The mean gives no other span {share}" if is_mean else f"No head gives {share} to another span"
     row, key = _row_name(text, best.query), _key_name(text, best.key)
     if not best.turns:
+        what = f"The mean turns {who} to no other span" if is_mean else f"No head turns {who} to another span"
         to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
-        return f"No head turns {who} to another span: at most {_times(best)} uniform, {to} {_where(best)}"
-    said = f"“{row}” looks at “{key}” {_where(best)}: {percent(best.mass)} of its weight, {_times(best)} uniform"
+        return f"{what}: at most {_times(best)} uniform, {to}" + f" in {best.name}" * bool(best.name)
+    where = f"in {best.name}" if best.name else "on average"
+    said = f"“{row}” looks at “{key}” {where}: {percent(best.mass)} of its weight, {_times(best)} uniform"
     return by_chance(said, is_random)
 
 
@@ -209,8 +212,8 @@ def _labelled(text: SpanHeads, key: int) -> str:
 
 
 def _count(text: SpanHeads, key: int) -> int | None:
-    """Return the number of tokens of a span; None: it has others in each of the texts that are averaged."""
-    return None if averages_texts(text.first.mean_over) else text.first.columns.tokens.counts[key]
+    """Return the number of tokens of a span; None: it has others in each of the texts or passes that are averaged."""
+    return None if averages_inputs(text.first.mean_over) else text.first.columns.tokens.counts[key]
 
 
 def _lookback_text(text: SpanHeads) -> str:
@@ -231,7 +234,7 @@ def _query_table(text: SpanHeads) -> Table:
     rows = list[tuple[Any, ...]]()
     keys = text.strongest_keys(0, _MOST_ROWS)
     for key in keys:
-        name = _ITSELF if text.is_itself(0, key) else _key_name(text, key)
+        name = _ITSELF if key == text.itself(0) else _key_name(text, key)
         rows.append((name, _count(text, key), *_numbers(text, 0, key)))
     if others := [key for key in text.keys if key not in keys]:
         mass, chance = (float(x[0, others].sum()) for x in (text.mass, text.chance))
@@ -291,27 +294,29 @@ def _times(one: SpanWeight) -> str:
     return f"{one.times_uniform:.1f} ×"
 
 
-def _where(one: SpanWeight) -> str:
-    return f"in {one.name}" if one.name else "on average"
-
-
 def _row_name(text: SpanHeads, row: int) -> str:
-    return _name(text.first.queries[row], text.first.rows.start + row, _are_numbered(text))
+    """Return the name of a row, with the place of its column, so that a span has one place; of a span of sinks alone,
+    which has no column, without a place."""
+    place = text.itself(row)
+    if place is None and text.first.kind not in OF_ONE_TEXT:
+        place = text.first.rows.start + row
+    return _name(text.first.queries[row], place if _are_numbered(text) else None)
 
 
 def _key_name(text: SpanHeads, key: int) -> str:
-    return _name(text.first.keys[key], key, key in text.keys and _are_numbered(text))
+    return _name(text.first.keys[key], key if key in text.keys and _are_numbered(text) else None)
 
 
-def _name(span: str, place: int, is_numbered: bool) -> str:
-    number = f"#{place} " * is_numbered
+def _name(span: str, place: int | None) -> str:
+    number = "" if place is None else f"#{place} "
     return number + quoted(span, SPAN_NAME - len(number))
 
 
 def _are_numbered(text: SpanHeads) -> bool:
-    """Return whether names of spans begin with their place, "#3", as some are cut, and may then look alike."""
-    names = [*text.first.queries, *(text.first.keys[key] for key in text.keys)]
-    return any(quoted(name, SPAN_NAME) != quoted(name, _LONG) for name in names)
+    """Return whether names of spans begin with their place, "#3", as some are cut or alike."""
+    queries, keys = text.first.queries, [text.first.keys[key] for key in text.keys]
+    are_alike = any(len({*names}) < len(names) for names in (queries, keys))
+    return are_alike or any(quoted(name, SPAN_NAME) != quoted(name, _LONG) for name in (*queries, *keys))
 
 
 def _reading(attention: Attention) -> str:

@@ -16,6 +16,7 @@ from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.axis import Axis, PiecesError
 from mhaviz.results.means import (
     MeanOver,
+    averages_inputs,
     averages_texts,
     mean_of,
     mean_remark,
@@ -606,8 +607,8 @@ class Attention(Result):
     def further_columns(self) -> tuple[str, ...]:
         """Columns that some tables have in addition: "module" and "pass" of a recorded program, as far as they are
         known; "mean_over" of means; "query_tokens" and "key_tokens" of maps by word or other spans, but of means over
-        texts, in which spans of one place have other numbers of tokens; and "chance" of spans that are no words."""
-        has_spans = any(m.has_spans and not averages_texts(m.mean_over) for m in self.maps)
+        texts or passes, whose spans have other numbers of tokens; and "chance" of spans that are no words."""
+        has_spans = any(m.has_spans and not averages_inputs(m.mean_over) for m in self.maps)
         has = {
             "module": any(m.module for m in self.maps),
             "pass": any(m.pass_number is not None for m in self.maps),

@@ -272,16 +272,20 @@ def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
     return np.flatnonzero(~are_apart).tolist(), np.flatnonzero(are_apart).tolist()
 
 
-def _named(m: "AttentionMap", columns: Sequence[int]) -> list[str]:
-    return [m.columns.tokens.texts[j] for j in columns]
+def _named(m: "AttentionMap", columns: Sequence[int]) -> list[tuple[str, int]]:
+    """Return the name of each column, and how many columns before it have this name, as there may be two sinks "."."""
+    names = [m.columns.tokens.texts[j] for j in columns]
+    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
 
 
-def _arranged(m: "AttentionMap", named: Sequence[int], others: Sequence[int], apart: tuple[str, ...]) -> "AttentionMap":
-    """Return a map by span with its spans first, and then a column for each name in ``apart``."""
+def _arranged(
+    m: "AttentionMap", named: Sequence[int], others: Sequence[int], apart: tuple[tuple[str, int], ...]
+) -> "AttentionMap":
+    """Return a map by span with its spans first, and then a column for each name in ``apart``, as ``_named`` has it."""
     assert m.chance is not None
     tokens, own = m.columns.tokens, dict(zip(_named(m, others), others, strict=True))
     columns = [*named, *(own.get(name, -1) for name in apart)]
-    texts = (*_named(m, named), *apart)
+    texts = (*(tokens.texts[j] for j in named), *(name for name, _ in apart))
     ranges = tuple(tokens.ranges[j] if j >= 0 else ((0, 1),) for j in columns)
     there = np.array(columns) >= 0
     weights = np.where(there, m.weights[..., columns], np.float32(0))

@@ -1,6 +1,7 @@
 """Heads that turn from one span of a text to another: more than uniform attention would, and with some weight."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.inputs.tokens import OF_ONE_TEXT, Ranges
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens
 from mhaviz.results.attention import AttentionMap, head_name
 from mhaviz.results.means import mean_text
 
@@ -137,16 +138,37 @@ class SpanHeads:
         """Whether a column is another span than its row is, (rows, columns)."""
         is_other = np.zeros((len(self.first.rows), len(self.first.columns)), np.bool_)
         is_other[:, list(self.keys)] = True
-        if self.first.kind in OF_ONE_TEXT:
-            sides = (axis.tokens.ranges for axis in (self.first.rows, self.first.columns))
-            of_rows, of_columns = (_owners(ranges) for ranges in sides)
-            for token in of_rows.keys() & of_columns.keys():
-                is_other[of_rows[token], of_columns[token]] = False
+        for query in range(len(self.first.rows)):
+            if (itself := self.itself(query)) is not None:
+                is_other[query, itself] = False
         return is_other
 
-    def is_itself(self, query: int, key: int) -> bool:
-        """Whether a row and a column are the same span of one text."""
-        return key in self.keys and not self._is_other[query, key]
+    def itself(self, query: int) -> int | None:
+        """Return the column of the span that a row is of; None: it has none, or the keys are of another text.
+
+        Names tell it, as positions of queries may be counted from another token than those of keys; positions tell
+        spans of one name apart.
+        """
+        if self.first.kind not in OF_ONE_TEXT:
+            return None
+        name, end = self.first.queries[query], _end(self.first.rows.tokens, query)
+        named = self._named[name]
+        if len(named) == 1 == self._n_named[name]:
+            return named[0]
+        return next((key for key in named if _end(self.first.columns.tokens, key) == end), None)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Sequence[int]]:
+        """Columns of spans by their names."""
+        named = defaultdict[str, list[int]](list)
+        for key in self.keys:
+            named[self.first.keys[key]].append(key)
+        return named
+
+    @cached_property
+    def _n_named(self) -> Counter[str]:
+        """Number of rows of each name."""
+        return Counter(self.first.queries)
 
     @property
     def n_pairs(self) -> int:
@@ -182,9 +204,9 @@ class SpanHeads:
         return found[np.isfinite(found)]
 
 
-def _owners(spans: Sequence[Ranges]) -> dict[int, int]:
-    """Return the number of the span of each token."""
-    return {token: number for number, runs in enumerate(spans) for run in runs for token in range(*run)}
+def _end(tokens: Tokens, span: int) -> int:
+    """Return the position after the last token of a span."""
+    return tokens.ranges[span][-1][1]
 
 
 def _name(m: AttentionMap, head: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made import span_map
 from rich.console import Console
 
 from mhaviz.api.saved_maps import diff, read
@@ -124,6 +125,65 @@ def test_spans_are_matched_by_name_whatever_their_length():
     others = made(("ask", "reply", "ask again"), sentence=1, ranges=SPANS[1], special=())
     with pytest.raises(ArgumentError, match=r"the same spans in the same order, query 1 is 'answer' and 'reply'$"):
         attention(given[0], others).mean("sentences")
+
+
+def by_span(apart, seed, n_heads=2, names=("ask", "reply"), **more):
+    """A random map by span with these columns for the rest and sinks, whose first row has no lookback ratio."""
+    random = np.random.default_rng(seed)
+    mass = random.dirichlet(np.ones(len(names) + len(apart)), (n_heads, len(names)))
+    lookback = random.random((n_heads, len(names)))
+    lookback[:, 0] = np.nan
+    more = {"layer": 0, "sentence": seed, "lengths": [3 + seed, 5]} | more
+    return span_map(
+        names, mass, random.random((n_heads, len(names), len(names))), None, apart, lookback=lookback, **more
+    )
+
+
+def test_means_by_span_have_a_column_for_each_sink_of_any_text():
+    given = [by_span(("(rest)", "<s>"), 0), by_span(("(rest)", "."), 1), by_span(("<s>", ".", "."), 2)]
+    (mean,) = attention(*given).mean("sentences")
+    assert mean.keys == ("ask", "reply", "(rest)", "<s>", ".", ".")
+    columns = [{2: 2, 3: 3}, {2: 2, 4: 3}, {3: 2, 4: 3, 5: 4}]  # of each text, to its own
+    for new in range(6):
+        olds = [new if new < 2 else of_text.get(new) for of_text in columns]
+        weights = [m.weights[..., j] if j is not None else np.zeros((2, 2)) for m, j in zip(given, olds, strict=True)]
+        np.testing.assert_allclose(mean.weights[..., new], np.mean(weights, axis=0), atol=1e-7)
+    np.testing.assert_allclose(mean.row_sums, 1, atol=1e-6)
+    np.testing.assert_allclose(mean.chance[..., :2], np.mean([m.chance[..., :2] for m in given], axis=0), rtol=1e-6)
+    assert np.isnan(mean.chance[..., 2:]).all()
+    np.testing.assert_allclose(mean.lookback, np.mean([m.lookback for m in given], axis=0), rtol=1e-6)
+    assert "key_tokens" not in attention(mean).to_dataframe()
+    every = attention(*given).mean("heads", "sentences")[0]
+    np.testing.assert_allclose(every.weights[0], mean.weights.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(every.chance[0], mean.chance.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(every.lookback[0], mean.lookback.mean(axis=0), rtol=1e-6)
+
+
+def test_means_by_span_over_layers_count_heads_alike():
+    given = [by_span(("<s>",), 0, 2), by_span(("<s>",), 0, 3, layer=1)]
+    (mean,) = attention(*given).mean("heads", "layers")
+    for name in ("weights", "chance", "lookback"):
+        heads = np.concatenate([getattr(m, name) for m in given]).astype(np.float64)
+        np.testing.assert_allclose(getattr(mean, name)[0], heads.mean(axis=0), rtol=1e-6)
+    assert mean.columns.tokens.ranges == given[0].columns.tokens.ranges
+
+
+def test_means_of_other_spans_are_refused():
+    given = by_span(("<s>",), 0), by_span(("<s>",), 1, names=("ask", "answer"))
+    with pytest.raises(ArgumentError, match=r"the same spans in the same order, query 1 is 'reply' and 'answer'$"):
+        attention(*given).mean("sentences")
+    shorter = by_span((), 0), by_span((), 1, names=("ask",), lengths=[3])
+    with pytest.raises(ArgumentError, match=r"the same spans in the same order, query 1 is 'reply' and no span$"):
+        attention(*shorter).mean("sentences")
+
+
+def test_a_mean_by_span_comes_back_from_a_file(tmp_path):
+    mean = attention(by_span(("(rest)",), 0), by_span(("<s>",), 1)).mean("sentences")
+    mean.save(tmp_path / "mean.json")
+    (again,) = read(tmp_path / "mean.json")
+    for name in ("weights", "chance", "lookback"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(mean[0], name))
+    assert (again.rows.tokens, again.columns.tokens) == (mean[0].rows.tokens, mean[0].columns.tokens)
 
 
 def test_special_tokens_that_are_left_out_and_sinks():
