@@ -44,6 +44,10 @@ class ArgumentError(MhavizError, ValueError):
     status = 2
 
 
+class TooLongError(ArgumentError):
+    """Error for a text with more tokens than a model can read, which studies of many texts leave out."""
+
+
 class ChangedError(MhavizError):
     """Error for attentions that differ by more than a limit; the message names the head and the difference."""
 
@@ -54,6 +58,15 @@ class StoppedError(MhavizError):
     """Error for work that the user has stopped; the message says what has been kept of it."""
 
     status = 130
+
+
+@contextmanager
+def begun_by(where: str) -> Iterator[None]:
+    """Begin each ArgumentError of this block with where its cause is: "chats.jsonl, line 3"."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise type(error)(f"{where}: {error}") from error
 
 
 def parameter(name: str) -> str:

@@ -43,6 +43,21 @@ def bytes_and_words():
     return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
 
 
+CHATML = (
+    "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
+)
+
+
+def of_chats(template=CHATML):
+    """As Llama's, which begin every text with <s>, unless a chat template has written it."""
+    words = bytes_and_words()
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 1)])
+    words.add_special_tokens({"bos_token": "<s>"})
+    words.chat_template = template
+    return words
+
+
 def sentence_pieces():
     """As T5's: ▁the ▁cat s </s>."""
     letters = [(letter, -9.0) for letter in "abcdefghijklmnopqrstuvwxyz.'!▁"]
@@ -260,6 +275,11 @@ def with_encoder(**sizes):
 
 
 OTHERS = {
+    "chat": (
+        hf.GPT2LMHeadModel,
+        lambda: hf.GPT2Config(vocab_size=V, n_positions=200, n_embd=32, n_layer=2, n_head=4, **ENDS),
+        of_chats,
+    ),
     "zamba2": (hf.Zamba2ForCausalLM, lambda: zamba2("mamba", "hybrid", "mamba", "hybrid"), bytes_and_words),
     "zamba2_with_one": (hf.Zamba2ForCausalLM, lambda: zamba2("mamba", "hybrid"), bytes_and_words),
     "zamba": (

@@ -1,9 +1,8 @@
 """How much heads look at each span of texts, averaged over many: a map by span of each text, one text at a time."""
 
 from collections import defaultdict
-from dataclasses import replace
 from math import nan
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,20 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.results.head_numbers import AverageOfFew
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
 from mhaviz.results.result import Source
-from mhaviz.results.span_numbers import REST
-
-_SINKS, _LOOKBACK = "sinks", "lookback"
 
 _Numbers = dict[str, NDArray[np.float64]]
+"""Of each span, a number of each head, (n_layers, n_heads)."""
+
+
+class _OfText(NamedTuple):
+    """Numbers of the heads for one text, each (n_layers, n_heads): weights and those of uniform attention by span,
+    weights on the rest and on sinks, and the lookback ratio."""
+
+    masses: _Numbers
+    chances: _Numbers
+    rest: NDArray[np.float64]
+    sinks: NDArray[np.float64]
+    lookback: NDArray[np.float64]
 
 
 class SpanStudy:
@@ -36,7 +44,7 @@ class SpanStudy:
     def __init__(self, query: str | None) -> None:
         self.query = query
         self._layers = dict[Kind, tuple[int, ...]]()
-        self._texts = defaultdict[Kind, list[tuple[_Numbers, _Numbers]]](list)
+        self._texts = defaultdict[Kind, list[_OfText]](list)
         self._spans = dict[str, None]()
         self.without = 0
 
@@ -63,7 +71,7 @@ class SpanStudy:
             layers = [m for m in maps if m.kind == kind]
             self._layers[kind] = tuple(m.layer or 0 for m in layers)
             self._texts[kind].append(_of_text(layers, self.query))
-            self._spans |= dict.fromkeys(name for m in layers for name in _spans_of(m))
+            self._spans |= dict.fromkeys(self._texts[kind][-1].masses)
 
     def result(self, source: Source, too_long: int) -> HeadSpans:
         """Return the means over the texts so far. Raises ArgumentError if none has the span."""
@@ -75,47 +83,36 @@ class SpanStudy:
         return HeadSpans(source, kinds, self.query, n_texts, self.without, too_long)
 
     def _kind(self, kind: Kind, layers: tuple[int, ...]) -> SpansOfKind:
-        texts = self._texts[kind]
-        shape = next(iter(texts[0][0].values())).shape
-        names = [*self._spans, REST, _SINKS, _LOOKBACK]
-        nothing = np.full(shape, nan)
-        values = np.array([np.stack([of.get(name, nothing) for name in names], axis=-1) for of, _ in texts])
-        chances = np.array([np.stack([of.get(name, nothing) for name in names], axis=-1) for _, of in texts])
-        has = np.isfinite(values).any(axis=2)  # texts n_layers numbers
-        n = np.maximum(has.sum(axis=0), 1)[:, None]
-        chance = np.where(has[:, :, None], np.nan_to_num(chances), 0.0).sum(axis=0) / n
-        found: dict[str, dict[str, Any]] = averages(values, has, names)
-        numbers = {name: AverageOfFew(**found[name], chance=chance[..., i]) for i, name in enumerate(names)}
-        lookback = replace(numbers.pop(_LOOKBACK), chance=np.full(shape, 0.5))
-        rest, sinks = (np.nan_to_num(numbers.pop(name).mean) for name in (REST, _SINKS))
+        texts, names = self._texts[kind], [*self._spans]
+        nothing = np.full(texts[0].rest.shape, nan)
+        others = [np.stack([text.rest, text.sinks, text.lookback], axis=-1) for text in texts]
+        masses, chances = (
+            np.array([np.stack([of_text.get(name, nothing) for name in names], axis=-1) for of_text in of_texts])
+            for of_texts in zip(*((text.masses, text.chances) for text in texts), strict=True)
+        )
+        values = np.concatenate([masses, others], axis=-1)  # texts n_layers n_heads numbers
+        has = np.isfinite(values).any(axis=2)
+        n = np.maximum(has[..., : len(names)].sum(axis=0), 1)[:, None]
+        chance = np.nan_to_num(chances).sum(axis=0) / n
+        found = [*averages(values, has, list(map(str, range(values.shape[-1])))).values()]
+        rest, sinks, lookback = found[len(names) :]
+        spans = {name: AverageOfFew(**found[i], chance=chance[..., i]) for i, name in enumerate(names)}
+        looks_back = AverageOfFew(**lookback, chance=np.full(nothing.shape, 0.5))
         assert self.query is not None
-        return SpansOfKind(kind, layers, self.query, numbers, rest, sinks, lookback)
+        return SpansOfKind(kind, layers, self.query, spans, rest["mean"], sinks["mean"], looks_back)
 
 
-def _spans_of(m: AttentionMap) -> list[str]:
-    """Return the names of the columns that are spans."""
-    assert m.chance is not None
-    return [m.keys[j] for j in np.flatnonzero(~np.isnan(m.chance).all(axis=(0, 1)))]
-
-
-def _of_text(layers: list[AttentionMap], query: str) -> tuple[_Numbers, _Numbers]:
-    """Return the weights that the queries of a span give each span, and those of uniform attention, each (n_layers,
-    n_heads), by the name of the span; and the lookback ratio."""
-    row = layers[0].queries.index(query)
-    spans = _spans_of(layers[0])
-    masses, chances = dict[str, list[NDArray[np.float64]]](), dict[str, list[NDArray[np.float64]]]()
-    for m in layers:
-        assert m.chance is not None
-        assert m.lookback is not None
-        weights, chance = m.weights[:, row].astype(np.float64), m.chance[:, row].astype(np.float64)
-        own = {name: weights[:, m.keys.index(name)] for name in spans}
-        is_rest = np.array([name == REST for name in m.keys])
-        is_rest[: len(spans)] = False
-        is_sink = np.arange(len(m.keys)) >= len(spans) + is_rest.sum()
-        own |= {REST: weights[:, is_rest].sum(axis=1), _SINKS: weights[:, is_sink].sum(axis=1)}
-        own[_LOOKBACK] = m.lookback[:, row].astype(np.float64)
-        for name, number in own.items():
-            masses.setdefault(name, []).append(number)
-        for name in spans:
-            chances.setdefault(name, []).append(chance[:, m.keys.index(name)])
-    return {name: stacked(of) for name, of in masses.items()}, {name: stacked(of) for name, of in chances.items()}
+def _of_text(layers: list[AttentionMap], query: str) -> _OfText:
+    """Return the numbers of the queries of a span, from the maps of a text by span, which have the same columns."""
+    first, row = layers[0], layers[0].queries.index(query)
+    weights, chance, lookback = (
+        stacked([x[:, row].astype(np.float64) for x in of_layers if x is not None])
+        for of_layers in zip(*((m.weights, m.chance, m.lookback) for m in layers), strict=True)
+    )
+    are_spans = ~np.isnan(chance).all(axis=(0, 1))
+    are_sinks = np.isin(np.arange(len(first.keys)), first.sinks.keys if first.sinks else [])
+    masses, chances = (
+        {first.keys[j]: x[..., j] for j in np.flatnonzero(are_spans).tolist()} for x in (weights, chance)
+    )
+    rest, sinks = (weights[..., those].sum(axis=2) for those in (~are_spans & ~are_sinks, are_sinks))
+    return _OfText(masses, chances, rest, sinks, lookback)

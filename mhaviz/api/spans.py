@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mhaviz.analyses.head_spans import SpanStudy
-from mhaviz.attention.model import CorpusModel
-from mhaviz.errors import ArgumentError, counted, parameter
+from mhaviz.attention.model import CorpusModel, Inputs
+from mhaviz.errors import TooLongError, begun_by, counted, parameter
+from mhaviz.files.errors import name_of
 from mhaviz.files.json_lines import of_a_file, read_objects
 from mhaviz.inputs.given import Message
 from mhaviz.inputs.marked_texts import EXAMPLE, MarkedText, marked_texts
@@ -32,13 +33,12 @@ def spans_of(
     with of_a_file() if isinstance(given, (str, Path)) else nullcontext():
         for number, text in enumerate(texts, 1):
             try:
-                inputs = model.read(text.given)
-            except ArgumentError as error:
-                raise ArgumentError(f"{text.where}: {error}") from error
-            if model.max_length is not None and inputs.longest > model.max_length:
+                with begun_by(text.where):
+                    inputs = model.read(text.given)
+                    _require_length(model, inputs)
+                    study.add(model, inputs, text.choice)
+            except TooLongError:
                 too_long += 1
-            else:
-                study.add(model, inputs, text.choice)
             on_progress(number / len(texts), number)
     found = study.result(model.describe(), too_long)
     for n, why in ((too_long, "longer than the model can read"), (study.without, f"without a span “{study.query}”")):
@@ -47,10 +47,16 @@ def spans_of(
     return replace(found, too_long=too_long)
 
 
+def _require_length(model: CorpusModel, inputs: Inputs) -> None:
+    """Raise TooLongError if a text is longer than the model is made for, also where it has positions for it."""
+    if model.max_length is not None and inputs.longest > model.max_length:
+        raise TooLongError(f"expected at most {model.max_length:,} tokens, got {inputs.longest:,}")
+
+
 def _read(path: Path) -> list[MarkedText]:
     """Read texts from a file, which may be one chat. Raises MhavizError if it cannot be read, or has others."""
     found = read_objects(path, "text", EXAMPLE)
     if all(isinstance(one, dict) and "role" in one for one, _ in found):
-        found = [([one for one, _ in found], str(path))]
+        found = [([one for one, _ in found], name_of(path))]
     with of_a_file():
         return [MarkedText.of(one, where) for one, where in found]

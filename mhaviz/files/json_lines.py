@@ -51,8 +51,9 @@ def objects_of(text: str, of: str, item: str, expected: str) -> list[tuple[Any, 
     if isinstance(whole, list):
         return [(value, f"{of}, {item} {number}") for number, value in enumerate(whole, 1)]
     lines = [(line, f"{of}, line {number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if text.lstrip().startswith("[") and not lines[0][0].rstrip().endswith("]"):
-        lines = [(text, of)]  # of a list in several lines, the error is that of all
+    is_broken_list = text.lstrip().startswith("[") and not lines[0][0].rstrip().endswith("]")
+    if is_broken_list or (whole is not None and len(lines) > 1):
+        lines = [(text, of)]  # a value in several lines, or what is wrong in one
     return [(_json(line, where, expected), where) for line, where in lines]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mhaviz.errors import ArgumentError, quoted
+from mhaviz.errors import ArgumentError, begun_by, quoted
 from mhaviz.inputs.given import Given, require_messages
 from mhaviz.inputs.named_spans import NamedSpan, named_spans
 from mhaviz.inputs.span_choice import ROLES, SpanChoice
@@ -41,7 +41,9 @@ class MarkedText:
         if isinstance(given, MarkedText):
             return given
         if isinstance(given, Mapping) and "spans" in given:
-            text, spans = given.get("text"), named_spans(given["spans"])
+            text = given.get("text")
+            with begun_by(where):
+                spans = named_spans(given["spans"])
             if not (isinstance(text, str) and text.strip()):
                 raise ArgumentError(f"{where}: text: expected a text, got {quoted(text)}")
             return cls(Given((text,)), spans, where)

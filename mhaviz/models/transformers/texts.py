@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from mhaviz.attention.model import require_one_target
-from mhaviz.errors import ArgumentError, MhavizError, counted, is_accepted, parameter
+from mhaviz.errors import ArgumentError, MhavizError, TooLongError, counted, is_accepted, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Segment, Text, Tokens
 from mhaviz.models.transformers.languages import AS_IT_IS, Languages
@@ -309,7 +309,7 @@ class Texts:
         most = self._max_target_length if of_target else self.max_length
         if most is not None and length > most and has_table(self.loaded.model, most):
             of, pieces = ("a target of ", "") if of_target else ("", ", or let mhaviz heads read it in chunks")
-            raise ArgumentError(
+            raise TooLongError(
                 f"expected {of}at most {most:,} tokens, as {self.loaded.name} has positions, got {length:,}; shorten it"
                 f"{pieces}"
             )

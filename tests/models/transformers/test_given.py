@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import FAMILIES, bytes_and_words, word_pieces
+from families import CHATML, FAMILIES, bytes_and_words, of_chats, word_pieces
 from rounding import rounding
 from tokenizers import processors
 
@@ -23,10 +23,6 @@ from mhaviz.models.transformers.texts import Texts
 
 CLOSE = rounding(depth=2)
 
-CHATML = (
-    "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
-)
 CHAT = (
     {"role": "system", "content": "the mat"},
     {"role": "user", "content": "hello cat"},
@@ -41,15 +37,6 @@ def of_pairs():
         "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 1), ("[SEP]", 2)]
     )
     words.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    return words
-
-
-def of_chats(template=CHATML):
-    """As Llama's, which begin every text with <s>, unless a chat template has written it."""
-    words = bytes_and_words()
-    words.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A $B", [("<s>", 1)])
-    words.add_special_tokens({"bos_token": "<s>"})
-    words.chat_template = template
     return words
 
 
