@@ -133,7 +133,8 @@ TEXT = "the cat sat on a mat and the dog ran"
 MARKED = [
     {"text": TEXT, "spans": [{"name": "sinks", "text": "the cat"}, {"name": "(rest)", "text": "on a"},
                              {"name": "lookback", "text": "ran"}]},
-    {"text": "hello the world ran", "spans": [{"name": "sinks", "tokens": [0, 3]}, {"name": "lookback", "text": "ran"}]},
+    {"text": "hello the world ran", "spans": [{"name": "sinks", "tokens": [0, 3]},
+                                              {"name": "lookback", "text": "ran"}]},
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import CHATML, FAMILIES, bytes_and_words, of_chats, word_pieces
+from families import CHATML, FAMILIES, of_chats, word_pieces
 from rounding import rounding
 from tokenizers import processors
 
