@@ -11,7 +11,7 @@ from mhaviz.analyses.averages import averages
 from mhaviz.analyses.span_numbers import span_numbers
 from mhaviz.analyses.sums import stacked
 from mhaviz.attention.model import Inputs, Model
-from mhaviz.errors import ArgumentError, quoted
+from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.span_choice import SpanChoice
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.results.attention import AttentionMap
@@ -76,7 +76,7 @@ class SpanStudy:
     def result(self, source: Source, too_long: int) -> HeadSpans:
         """Return the means over the texts so far. Raises ArgumentError if none has the span."""
         if not self._texts:
-            raise ArgumentError(f"expected texts with a span {quoted(self.query)}, got none")
+            raise ArgumentError(f"{parameter('query')}: expected texts with a span {quoted(self.query)}, got none")
         assert self.query is not None
         kinds = tuple(self._kind(kind, layers) for kind, layers in self._layers.items())
         n_texts = len(next(iter(self._texts.values())))

@@ -125,7 +125,7 @@ def test_texts_that_are_left_out_are_counted(found):
 def test_the_query_is_the_last_span_of_the_first_text(chatting):
     assert chatting.head_spans(CHATS[:1]).query == "assistant"
     assert chatting.head_spans(CHATS[3:4]).query == "user"
-    with pytest.raises(ArgumentError, match="expected texts with a span 'tool', got none"):
+    with pytest.raises(ArgumentError, match="`query`: expected texts with a span 'tool', got none"):
         chatting.head_spans(CHATS[:2], "tool")
 
 

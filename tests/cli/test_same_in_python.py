@@ -59,6 +59,8 @@ MEASURED = [
     ("complexity", package.complexity, "terms"),
 ]
 TEXTS = ["the cat sat on the mat", "a dog"]
+SPANS = [{"name": "first", "tokens": [0, 2]}, {"name": "last", "tokens": [3, 4]}]
+CHAT = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "a dog"}]
 PAIRS = [("the cat sat on a mat", "sat", "cat"), ("hello a dog ran", "ran", "dog")]
 OF_FILES = [
     ("heads --model bert --file t.txt", lambda: package.head_statistics("bert", TEXTS)),
@@ -68,6 +70,19 @@ OF_FILES = [
     ),
     ("heads --model bert --pairs p.tsv --layer 1", lambda: package.head_pairs("bert", "p.tsv", layer=1)),
     ("heads --model bert --pairs p.tsv", lambda: package.head_pairs("bert", PAIRS)),
+    ("heads --model chat --by turn --file chats.jsonl", lambda: package.head_spans("chat", [CHAT, CHAT])),
+    (
+        "heads --model chat --by chats.jsonl --query user --layer 1",
+        lambda: package.head_spans("chat", "chats.jsonl", "user", layer=1),
+    ),
+    ("heatmap --model chat --chat chat.json --by turn", lambda: package.attend("chat", chat=CHAT, by="turn")),
+    ("heatmap 'A b. C d.' --by sentence", lambda: package.attend("random", "A b. C d.", by="sentence")),
+    (
+        "heatmap 'a b c d e' --by spans.json --query last --mean heads",
+        lambda: package.attend("random", "a b c d e", by=SPANS).of_query("last").mean(),
+    ),
+    ("show w.npy --by spans.json", lambda: package.read("w.npy").by(SPANS)),
+    ("record --by spans.json program.py", lambda: recorded().by(SPANS)),
     ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
     ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
@@ -86,7 +101,11 @@ def recorded(**how):
 @pytest.fixture
 def files(mhaviz, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("bert").symlink_to(model_folder("bert"))
+    for name in ("bert", "chat"):
+        Path(name).symlink_to(model_folder(name))
+    Path("chats.jsonl").write_text("\n".join([json.dumps(CHAT)] * 2))
+    Path("chat.json").write_text(json.dumps(CHAT))
+    Path("spans.json").write_text(json.dumps(SPANS))
     Path("t.txt").write_text("\n".join(TEXTS))
     Path("p.tsv").write_text("\n".join(map("\t".join, PAIRS)))
     rng = np.random.default_rng(0)

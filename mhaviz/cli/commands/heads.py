@@ -1,7 +1,7 @@
 """mhaviz heads"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -13,7 +13,8 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, quoted
+from mhaviz.inputs.span_choice import SpanKind
 from mhaviz.pages.registry import ABLATION_SUFFIXES, HEAD_SUFFIXES
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def heads(
 
     Output: a {HEAD_SUFFIXES} file; with --pairs and --by no page for the browser.
     """
+    if by in get_args(SpanKind) and by != "turn":
+        raise ArgumentError(f"--by: expected turn, or a file of texts with spans, got {quoted(by)}")
     spans = Path(by) if by not in (None, "turn") else None
     suffixes = HEAD_SUFFIXES if pairs is None and by is None else ABLATION_SUFFIXES
     delivery.check([one for one in (file, pairs, spans) if one], suffixes)
@@ -89,7 +92,7 @@ def heads(
             raise ArgumentError(f"--by {by} takes the place of sentences and pairs; leave them out")
         require_unread([probes, corpus, ranking], ["--top"], "--by takes the place of sentences, and of their numbers")
         if languages:
-            raise ArgumentError("--by reads texts as they are; leave out --source-language and --target-language")
+            raise ArgumentError("--by reads texts as they are; leave out --languages")
         _look_at_spans(checkpoint, delivery, style, spans or file, query, ranking.top)
         return
     if pairs is not None:

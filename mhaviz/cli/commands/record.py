@@ -194,7 +194,6 @@ def _deliver(
         result = recording.head_statistics
     else:
         result = recording.rollout if show == "rollout" else recording.attention
-        result = result if by is None else result.by(by)
     if ending.how is not None:
         verb = "saved" if delivery.paths else "here is"
         delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")
@@ -205,6 +204,9 @@ def _deliver(
         delivery.deliver(result, style, order=Order("entropy", _MOST_HEADS))
     else:
         maps: Attention = result
+        if by is not None:
+            with _saving_all(maps, delivery, style):
+                maps = maps.by(by)
         if mean is not None:
             with _saving_all(maps, delivery, style):
                 maps = maps.mean(*mean)
@@ -216,7 +218,7 @@ def _deliver(
 
 @contextmanager
 def _saving_all(maps: "Attention", delivery: Delivery, style: "Style") -> Iterator[None]:
-    """Save all maps where there is no such mean or query of them: a recording may be long, or come but once."""
+    """Save all maps where there are no such spans, mean or query of them: a recording may be long, or come but once."""
     try:
         yield
     except ArgumentError as error:
