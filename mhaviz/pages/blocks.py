@@ -596,6 +596,11 @@ class SpanPanel:
     is_apart: bool = False
 
 
+def _percent_text(share: float) -> str:
+    """Return a share in percent, "54"; "" where there is none."""
+    return f"{100 * share:.0f}" if share >= 0 else ""
+
+
 @dataclass(frozen=True, eq=False)
 class SpanGrid(Block):
     """Weights between spans of a text in panels side by side: numbers in percent, in the colours of their ratios to
@@ -638,8 +643,12 @@ class SpanGrid(Block):
 
     def text(self, panel: SpanPanel, row: int, column: int) -> str:
         """Return the number in a cell; "" where queries see no key."""
-        share = panel.shares[row, column]
-        return "" if np.isnan(share) else f"{100 * share:.0f}"
+        return _percent_text(panel.shares[row, column])
+
+    @property
+    def longest_text(self) -> str:
+        """The longest number in a cell; "" where there is none."""
+        return _percent_text(max(float(np.nanmax(panel.shares, initial=-1.0)) for panel in self.panels))
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of spans."""

@@ -115,7 +115,8 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
     """Return a panel of spans × heads for each layer, of the queries of one span. Sinks and the rest are rows apart."""
     keys, apart, best = text.strongest_keys(0, _MOST_ROWS), _apart(text), text.best
     others = [key for key in text.keys if key not in keys]
-    panels = []
+    order = [*keys, *[-1] * bool(others), *apart]
+    heads, panels = list(dict.fromkeys(head for m in text.maps for head in m.heads)), []
     for number, m in enumerate(text.maps):
         assert m.chance is not None
         mass, chance = m.weights[:, 0].astype(np.float64), m.chance[:, 0].astype(np.float64)
@@ -123,20 +124,22 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
             mass, chance = (
                 np.concatenate([x, x[:, others].sum(axis=1, keepdims=True)], axis=1) for x in (mass, chance)
             )
-        order = [*keys, *[-1] * bool(others), *apart]
-        shares, times = np.where(chance == 0, np.nan, mass)[:, order].T, ratios(mass, chance)[:, order].T
+        columns = [heads.index(head) for head in m.heads]
+        shares, times = np.full((2, len(order), len(heads)), np.nan)  # a layer may lack some heads
+        shares[:, columns] = np.where(chance == 0, np.nan, mass)[:, order].T
+        times[:, columns] = ratios(mass, chance)[:, order].T
         outlined: tuple[tuple[int, int], ...] = ()
         if best and best.turns and best.place and best.place[0] == number and text.n_matrices > 1 and best.key in keys:
-            outlined = ((keys.index(best.key), best.place[1]),)
+            outlined = ((keys.index(best.key), columns[best.place[1]]),)
         title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
         panels.append(SpanPanel(title, shares, times, outlined))
     of_heads = not text.first.quantity.of_all_heads
-    columns = tuple(map(str, text.first.heads)) if of_heads else ("mean",)
     names = [*(_labelled(text, key) for key in keys), *[_others_text(others)] * bool(others)]
     names += [_labelled(text, key) for key in apart]
-    if len(panels) > _MOST_LAYERS and all(m.heads == text.first.heads for m in text.maps):
-        return _layers_grid(text, panels, names, columns, len(apart))
-    return span_grid(panels, names, columns, (len(apart), 0))
+    of_columns = tuple(map(str, heads)) if of_heads else ("mean",)
+    if len(panels) > _MOST_LAYERS:
+        return _layers_grid(text, panels, names, of_columns, len(apart))
+    return span_grid(panels, names, of_columns, (len(apart), 0))
 
 
 def _layers_grid(

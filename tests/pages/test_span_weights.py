@@ -89,6 +89,16 @@ def test_a_later_layer_is_named():
     assert grid.panels[1].shares[grid.panels[1].outlined[0]] == pytest.approx(0.6)
 
 
+def test_heads_that_a_layer_lacks_are_blank():
+    maps = of_heads((0.1, 0.1, 0.1), heads=(5,)), of_heads((0.2, 0.1, 0.1), (0.6, 0.1, 0.1), layer=1, heads=(2, 5))
+    (grid,) = blocks(page(*maps, query="answer"), SpanGrid)
+    assert grid.columns == ("5", "2")
+    np.testing.assert_allclose([panel.shares[0] for panel in grid.panels], [[0.1, np.nan], [0.6, 0.2]], rtol=1e-6)
+    assert [panel.outlined for panel in grid.panels] == [(), ((0, 0),)]
+    assert [grid.text(grid.panels[0], 0, j) for j in range(2)] == ["10", ""]
+    assert grid.longest_text == "70"
+
+
 def test_the_query_itself_is_no_other_span():
     shown = page(of_heads((0.1, 0.1, 0.8)), query="answer")
     assert shown.title == "No head turns “answer” to another span: at most 0.5 × uniform, to “question” in L0 H0"

@@ -15,9 +15,8 @@ from mhaviz.views.figure.measuring import fit_text, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, INK, QUIET, Sheet
 from mhaviz.views.measures import DRAWN_WIDER, SMALL, snap
-from mhaviz.views.tiles.span_grid import BESIDE, GAP, ROW, TITLE, SpanLayout, lay_out_spans
+from mhaviz.views.tiles.span_grid import BESIDE, GAP, NUMBER, ROW, TITLE, SpanLayout, lay_out_spans
 
-_NUMBER = 6.5  # points
 _BAR, _BAR_HEIGHT, _AFTER_BAR = 1.0, 0.09, 0.2  # inches: the bar of the key, and the gap beside it
 _TICKS = 0.14  # inches of the numbers below the bar
 _LEAST_WIDTH = 2.2
@@ -66,7 +65,8 @@ class SpanGridPart(Part):
             self._write_rows(sheet, x, top, layout)
             for i, panel in enumerate(block.panels[begin : begin + layout.across]):
                 left = x + layout.left + i * (layout.panel_width + GAP)
-                sheet.write(left, top - 0.04, panel.title, SMALL, bold=True, vertical="bottom")
+                title = self._fitting(panel.title, layout.panel_width, bold=True)
+                sheet.write(left, top - 0.04, title, SMALL, bold=True, vertical="bottom")
                 self._draw_panel(sheet, left, top, layout, panel)
             y += pitch
         self._draw_key(sheet, x, y, room)
@@ -106,7 +106,7 @@ class SpanGridPart(Part):
             inks = np.where(needs_dark_text(fills), INK, "white").ravel().tolist()
             shown = [n for n, text in enumerate(texts) if text]
             places = np.array(middles)[shown] + (left, top)
-            sheet.numbers([texts[n] for n in shown], places, [inks[n] for n in shown], _NUMBER)
+            sheet.numbers([texts[n] for n in shown], places, [inks[n] for n in shown], NUMBER)
         outlined = [(left + layout.x(j), top + layout.y(i), layout.cell, layout.row) for i, j in panel.outlined]
         for colour, line in (("white", _HALO), (ACCENT, _OUTLINE)):
             sheet.frames(outlined, colour, line)
@@ -140,8 +140,8 @@ class SpanGridPart(Part):
         apart = [[self.block.are_apart(panel, i, j) for j in range(n_columns)] for i in range(n_rows)]
         return np.where(np.array(apart)[..., None], shares, ratios)
 
-    def _fitting(self, text: str, room: float) -> str:
-        return fit_text(self.fonts.shown(text), room / DRAWN_WIDER, SMALL, self.fonts.families)
+    def _fitting(self, text: str, room: float, bold: bool = False) -> str:
+        return fit_text(self.fonts.shown(text), room / DRAWN_WIDER, SMALL, self.fonts.families, bold)
 
     def _key_lines(self, room: float) -> list[str]:
         """Return the lines of the notes beside the bar."""

@@ -15,11 +15,12 @@ ROW, _LEAST_ROW = 0.165, 0.05  # height of a row with numbers, and least of one 
 GAP, APART = 0.12, 0.035  # between panels; between the other rows or columns and those that are apart
 BESIDE = 0.06  # between a label and its cell
 TITLE = 0.19  # above the cells of a panel
-_LEAST, _OF_COLOURS = 0.15, 0.045  # least width of a cell with a number, and of one with a colour alone
+NUMBER = 6.5  # points
+_AROUND, _OF_COLOURS = 0.03, 0.045  # blank around a number in its cell; least width of a cell with a colour alone
 _OF_HEADS, _OF_NAMES = 0.21, 0.75  # most width of a cell under a number, and under a name
 _OF_MANY, _MOST_NUMBERS = 0.1, 1500  # most width of a cell among many, and most cells with numbers
 _LABELS = 0.42  # most of the room that labels of rows may take
-_LONGEST = 1.1  # most height of turned labels
+_LONGEST, _LONGEST_TITLE = 1.1, 1.6  # most height of turned labels, and width of a title that is not cut
 _BELOW = 0.14  # height of labels that are not turned
 
 
@@ -29,6 +30,7 @@ class SpanLayout:
 
     Attributes:
         left: width of the labels of rows, with the gap beside them.
+        title: width for the title of a panel, of which its cells may take less.
         cell: width of a cell.
         across: number of panels side by side.
         has_numbers: whether cells have room for their numbers.
@@ -40,6 +42,7 @@ class SpanLayout:
     """
 
     left: float
+    title: float
     cell: float
     across: int
     has_numbers: bool
@@ -56,9 +59,9 @@ class SpanLayout:
 
     @property
     def panel_width(self) -> float:
-        """Width of the cells of a panel."""
+        """Width of the cells of a panel, or of its title."""
         _, columns, _, apart = self.size
-        return columns * self.cell + APART * bool(apart)
+        return max(columns * self.cell + APART * bool(apart), self.title)
 
     @property
     def cells_height(self) -> float:
@@ -94,10 +97,14 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     def cell(across: int) -> float:
         return (room - left - (across - 1) * GAP - across * APART * bool(block.apart[1])) / (across * n_columns)
 
+    title = max(ruler.width(panel.title, SMALL, bold=True) for panel in block.panels) * DRAWN_WIDER
+    title = min(title, _LONGEST_TITLE, room - left)
+    most_across = min(n_panels, int((room - left + GAP) / (title + GAP)))
+    least = ruler.width(block.longest_text, NUMBER) + _AROUND
     are_many = len(block.rows) * n_columns * n_panels > _MOST_NUMBERS
-    fitting = [n for n in range(1, n_panels + 1) if cell(n) >= _LEAST and not are_many]
+    fitting = [n for n in range(1, most_across + 1) if cell(n) >= least and not are_many]
     has_numbers = bool(fitting)
-    fitting = fitting or [n for n in range(1, n_panels + 1) if cell(n) >= _OF_COLOURS] or [1]
+    fitting = fitting or [n for n in range(1, most_across + 1) if cell(n) >= _OF_COLOURS] or [1]
     if are_many:
         most = _OF_MANY
     lines = math.ceil(n_panels / fitting[-1])
@@ -110,4 +117,4 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
         step = every(n_columns, int(n_columns * width * POINTS / SMALL))
     row = ROW if has_numbers else min(max(width, _LEAST_ROW), ROW)
     row_step = every(len(block.rows), int(len(block.rows) * row * POINTS / SMALL))
-    return SpanLayout(left, width, across, has_numbers, is_turned, below, row, (row_step, step), size)
+    return SpanLayout(left, title, width, across, has_numbers, is_turned, below, row, (row_step, step), size)
