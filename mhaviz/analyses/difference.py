@@ -1,4 +1,5 @@
-"""Difference of two attentions of one text, or of two that differ in a word: B − A, and the divergence of rows.
+"""Difference of two attentions of one text, of two that differ in a word, or of any two by span: B − A, and the
+divergence of rows.
 
 A row of weights is a distribution over the keys, so rows are compared as distributions, by the Jensen–Shannon
 divergence of Lin 1991, "Divergence measures based on the Shannon entropy", section IV. It is symmetric, finite also
@@ -8,13 +9,14 @@ where one of the weights is 0, and at most 1 bit.
 import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import MhavizError, parameter
+from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import (
@@ -27,6 +29,7 @@ from mhaviz.results.difference import (
     require_limit,
 )
 from mhaviz.results.result import Source
+from mhaviz.results.span_columns import aligned
 
 _BLOCK = 2**20  # numbers that are converted to float64 at a time
 
@@ -56,6 +59,8 @@ def compare(
 ) -> Difference:
     """Compare maps of the same sentence, layer, kind and reduction, and of the same pass if a side has several.
 
+    Maps by sentence, turn or other spans are matched by the names of these, as ``aligned`` does.
+
     Args:
         before, after: both attentions.
         layer: layer to compare; None: all.
@@ -64,7 +69,8 @@ def compare(
 
     Raises:
         ArgumentError: there is no such layer; ``fail_above`` is not from 0 to 1.
-        MhavizError: no map is in both, or two such maps differ in their heads, their cells, or too many tokens.
+        MhavizError: no map is in both, or two such maps differ in their heads, their cells, or too many tokens;
+            also as ``aligned``.
     """
     require_limit(fail_above)
     before, after = _without_passes(before.select(layer=layer), after.select(layer=layer))
@@ -101,6 +107,11 @@ def _without_passes(before: Attention, after: Attention) -> tuple[Attention, Att
 
 
 def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | None) -> MapDifference:
+    only = None
+    if before.chance is not None and after.chance is not None:
+        if fail_above is not None:
+            _require_same_spans(before, after)
+        (before, after), only = aligned(before, after)
     _require_same_cells(before, after, _MOST_CHANGED if fail_above is None else 0.0)
     reaches = [m.reach for m in (before, after) if m.reach is not None]
     change = replace(
@@ -116,11 +127,13 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
         sink=before.sink or after.sink,
         to_special=None,
         queries_and_keys=None,
+        chance=None,
+        lookback=None,
     )
     heads = zip(after.heads, before.weights, after.weights, strict=True)
     has_rest = before.has_rest or after.has_rest
     differences = tuple(_head_difference(change, *head, has_rest) for head in heads)
-    return MapDifference(change, differences, (before, after), _chance(change, before, after, has_rest))
+    return MapDifference(change, differences, (before, after), _chance(change, before, after, has_rest), only)
 
 
 def _chance(m: AttentionMap, before: AttentionMap, after: AttentionMap, has_rest: bool) -> float | None:
@@ -267,6 +280,21 @@ def _require_same_cells(before: AttentionMap, after: AttentionMap, most_changed:
         if not np.array_equal(old.edges, new.edges):
             got = f"{len(old):,} and {len(new):,} along the {several}, with other edges"
             raise MhavizError(f"{name}: expected the same cells, got {got}; pool both in the same way")
+
+
+def _require_same_spans(before: AttentionMap, after: AttentionMap) -> None:
+    """Raise MhavizError unless two maps have the same spans, of as many tokens, and the same sinks."""
+    for side, old, new in (("query", before.rows, after.rows), ("key", before.columns, after.columns)):
+        spans = [zip(axis.tokens.texts, axis.tokens.counts, strict=True) for axis in (old, new)]
+        for place, pair in enumerate(zip_longest(*spans)):
+            if pair[0] != pair[1]:
+                one, other = (
+                    "none" if one is None else f"{one[0]!r:.40} of {counted(one[1], 'token')}" for one in pair
+                )
+                raise MhavizError(
+                    f"{before.name}: expected the same spans and sinks, as a limit is for one text, but {side} {place} "
+                    f"is {one} in the first and {other} in the second; leave out {parameter('fail_above')}"
+                )
 
 
 def _heads(m: AttentionMap) -> str:

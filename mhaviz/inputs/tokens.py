@@ -88,7 +88,8 @@ class Tokens:
             None: they are no patches, or not those of a whole image.
         continued: positions of tokens that continue the word of the token before them, where the tokenizer tells, and
             labels alone do not; see ``words``.
-        ranges: of spans, the tokens of each, as positions among all tokens of the side; empty: these are tokens.
+        ranges: of spans, the tokens of each, as positions among all tokens of the side; none of a span that another
+            text has; empty: these are tokens.
         turns: messages of a chat without what its template adds, texts of a pair, or a prompt and what a model has
             written after it; empty: it is one text. A message that the template has changed has no tokens.
         passage: the text, with the places of the tokens; None: not known.

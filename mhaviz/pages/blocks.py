@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.labels import title_places
-from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.numbers import fixed
+from mhaviz.pages.panels import SINK_SCALE, Panel, Scale
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.lines import HeadLinks, Link, TextLinks
@@ -579,32 +580,28 @@ class Bars(_Illustration):
 
 @dataclass(frozen=True, eq=False)
 class SpanPanel:
-    """Weights between spans of a text.
+    """Weights between spans of a text, or changes of them.
 
     Attributes:
         title: text above it; "": none.
         shares: float64, (rows, columns), the weights; NaN where queries see no key.
-        ratios: float64, (rows, columns), weights / those of uniform attention; NaN: not known.
+        colours: float64, (rows, columns), numbers on the scale of colours, such as weights / those of uniform
+            attention; NaN: not known.
         outlined: rows and columns of cells that are outlined.
         is_apart: whether it is of sinks or the rest, in grey by its weights.
     """
 
     title: str
     shares: NDArray[np.float64]
-    ratios: NDArray[np.float64]
+    colours: NDArray[np.float64]
     outlined: tuple[tuple[int, int], ...] = ()
     is_apart: bool = False
 
 
-def _percent_text(share: float) -> str:
-    """Return a share in percent, "54"; "" where there is none."""
-    return f"{100 * share:.0f}" if share >= 0 else ""
-
-
 @dataclass(frozen=True, eq=False)
 class SpanGrid(Block):
-    """Weights between spans of a text in panels side by side: numbers in percent, in the colours of their ratios to
-    uniform attention. The last rows or columns are apart, in grey by their weights.
+    """Weights between spans of a text in panels side by side: numbers in percent, in colours of other numbers. The last
+    rows or columns are apart, in grey by their weights, but for changes, whose scale is of two signs.
 
     Attributes:
         panels: the weights.
@@ -637,18 +634,30 @@ class SpanGrid(Block):
         """Return some panels."""
         return replace(self, panels=self.panels[begin:end])
 
-    def are_apart(self, panel: SpanPanel, row: int, column: int) -> bool:
-        """Whether a cell is apart."""
-        return panel.is_apart or row >= len(self.rows) - self.apart[0] or column >= len(self.columns) - self.apart[1]
+    def is_grey(self, panel: SpanPanel, row: int, column: int) -> bool:
+        """Return whether a cell shows a weight of what is apart."""
+        are_rows, are_columns = row >= len(self.rows) - self.apart[0], column >= len(self.columns) - self.apart[1]
+        return not self.scale.signed and (panel.is_apart or are_rows or are_columns)
+
+    def number(self, panel: SpanPanel, row: int, column: int) -> tuple[float, Scale]:
+        """Return the number that colours a cell, and its scale."""
+        if self.is_grey(panel, row, column):
+            return float(panel.shares[row, column]), SINK_SCALE
+        return float(panel.colours[row, column]), self.scale
 
     def text(self, panel: SpanPanel, row: int, column: int) -> str:
         """Return the number in a cell; "" where queries see no key."""
-        return _percent_text(panel.shares[row, column])
+        return self._number_text(float(panel.shares[row, column]))
+
+    def _number_text(self, share: float) -> str:
+        sign = "+" if self.scale.signed and share >= 0.005 else ""
+        return "" if math.isnan(share) else sign + fixed(100 * share, 0)
 
     @property
     def longest_text(self) -> str:
         """The longest number in a cell; "" where there is none."""
-        return _percent_text(max(float(np.nanmax(panel.shares, initial=-1.0)) for panel in self.panels))
+        known = np.concatenate([panel.shares[~np.isnan(panel.shares)] for panel in self.panels])
+        return max((self._number_text(float(end)) for end in (known.min(), known.max())), key=len) if known.size else ""
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the names of spans."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -16,6 +16,7 @@ from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Drawn, Matrices, Pa
 from mhaviz.pages.divergence import change_dots, divergence_panels, first_text, lesson
 from mhaviz.pages.map_words import cells_text, hidden_text
 from mhaviz.pages.registry import PAGE_SUFFIXES, shown
+from mhaviz.pages.span_difference import are_by_span, span_difference_page, span_heads_table, where_of_spans
 from mhaviz.pages.words import bits_text, one_text, position_text
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
@@ -36,10 +37,16 @@ def difference_page(d: Difference) -> Page:
     """Return the page: the heads that changed most, and, if any has, B − A of every head of every map on one scale."""
     changes = [m.change for m in d.maps]
     of_head, several = _by_name(d), len({m.sentence for m in changes}) > 1
-    ranked, whisker = _ranked(d, of_head), "from the least to the largest of the sentences"
+    has_spans = are_by_span(d)
+    ranked = _ranked(d, of_head, where_of_spans if has_spans else _where)
+    whisker = "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
-    where = f"the query → key whose {_name(d)} changes most" + ", of all sentences" * several
-    dots = change_dots(ranked, ranking_table(d), meaning, where, whisker, _CHANCE)
+    which = "span whose weight changes most" if has_spans else f"query → key whose {_name(d)} changes most"
+    where = f"the {which}" + ", of all sentences" * several
+    table = span_heads_table(ranked, meaning) if has_spans else ranking_table(d)
+    dots = change_dots(ranked, table, meaning, where, whisker, _CHANCE)
+    if has_spans:
+        return span_difference_page(d, dots)
     title = lesson(d.source, first_text(ranked) or _first_change(d, of_head), len(of_head))
     if not _has_changed(d):
         return Page(title, (dots,), d.source.footnote)
@@ -60,15 +67,18 @@ def _by_name(d: Difference) -> dict[str, list[HeadDifference]]:
     return of_head
 
 
-def _ranked(d: Difference, of_head: Mapping[str, Sequence[HeadDifference]]) -> list[Dot]:
-    """Return the heads that have a divergence, each with its mean over the sentences, the largest first."""
+def _ranked(
+    d: Difference, of_head: Mapping[str, Sequence[HeadDifference]], where: Callable[[HeadDifference], str]
+) -> list[Dot]:
+    """Return the heads that have a divergence, each with its mean over the sentences, the largest first; ``where``:
+    names the weight that has changed most."""
     changes, chances = list[Dot](), {m.change.name: m.chance for m in d.maps}
     for name, several in of_head.items():
         if bits := [head.divergence for head in several if head.divergence is not None]:
             low, high = (min(bits), max(bits)) if len(bits) > 1 else (math.nan, math.nan)
             known = [chance for head in several if (chance := chances[head.map.name]) is not None]
             chance = float(np.mean(known)) if known else math.nan
-            changes.append(Dot(name, float(np.mean(bits)), low, high, chance, _where(_most_changed(several))))
+            changes.append(Dot(name, float(np.mean(bits)), low, high, chance, where(_most_changed(several))))
     return sorted(changes, key=lambda change: -change.value)
 
 

@@ -52,7 +52,7 @@ _NOTES = (
 def spans_page(attention: Attention) -> Page:
     """Return the page of maps by span; each of several texts has a heading."""
     texts = [SpanHeads(maps) for maps in _by_text(attention.maps)]
-    names, is_random = [_text_name(one.first) for one in texts], attention.source.is_random
+    names, is_random = [text_name(one.first) for one in texts], attention.source.is_random
     reading = _reading(attention)
     if len(texts) == 1:
         return Page(_title(texts[0], is_random), tuple(_blocks(texts[0])), attention.source.footnote, reading, True)
@@ -71,7 +71,8 @@ def _by_text(maps: Sequence[AttentionMap]) -> list[list[AttentionMap]]:
     return [*texts.values()]
 
 
-def _text_name(m: AttentionMap) -> str:
+def text_name(m: AttentionMap) -> str:
+    """Return "sentence 2, self-attention"."""
     numbers = (("pass", m.pass_number), (m.text_name, m.sentence))
     return ", ".join([*(f"{name} {number}" for name, number in numbers if number is not None), KIND_NAMES[m.kind]])
 
@@ -148,7 +149,7 @@ def _layers_grid(
     """Return a panel of layers × heads for each span in place of one of spans × heads for each layer."""
     of_spans = []
     for row, name in enumerate(names):
-        shares, times = (np.array([getattr(panel, of)[row] for panel in panels]) for of in ("shares", "ratios"))
+        shares, times = (np.array([getattr(panel, of)[row] for panel in panels]) for of in ("shares", "colours"))
         outlined = tuple((layer, j) for layer, panel in enumerate(panels) for i, j in panel.outlined if i == row)
         of_spans.append(SpanPanel(name, shares, times, outlined, row >= len(names) - n_apart))
     return span_grid(of_spans, [str(m.layer) for m in text.maps], columns, (0, 0))
@@ -203,7 +204,7 @@ def span_grid(
     panels: Sequence[SpanPanel], rows: Sequence[str], columns: Sequence[str], apart: tuple[int, int]
 ) -> SpanGrid:
     """Return panels on the scale of × uniform; arguments as of ``SpanGrid``."""
-    known = np.concatenate([panel.ratios[np.isfinite(panel.ratios)] for panel in panels])
+    known = np.concatenate([panel.colours[np.isfinite(panel.colours)] for panel in panels])
     scale = replace(SCALE, below=bool((known < SCALE.low).any()), above=bool((known > SCALE.high).any()))
     return SpanGrid(tuple(panels), tuple(rows), tuple(columns), apart, scale, _NOTES)
 

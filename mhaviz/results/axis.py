@@ -92,12 +92,13 @@ class Axis(ShortRepr):
 
     @cached_property
     def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last token of each cell, as positions among all tokens of the side, int64, (cells,) each."""
+        """First and last token of each cell, as positions among all tokens of the side, int64, (cells,) each; 0 and −1
+        of a span that the text lacks."""
         firsts, ends = self.edges[:-1], self.edges[1:]
         if ranges := self.tokens.ranges:
             begins = firsts - self.start
-            firsts = np.minimum.reduceat(np.array([of_span[0][0] for of_span in ranges]), begins)
-            ends = np.maximum.reduceat(np.array([of_span[-1][1] for of_span in ranges]), begins)
+            firsts = np.minimum.reduceat(np.array([of_span[0][0] if of_span else 0 for of_span in ranges]), begins)
+            ends = np.maximum.reduceat(np.array([of_span[-1][1] if of_span else 0 for of_span in ranges]), begins)
         return firsts, ends - 1
 
     @property

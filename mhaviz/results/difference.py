@@ -1,4 +1,5 @@
-"""Difference between two attentions of one text, or of two that differ in a word, and the limit on it."""
+"""Difference between two attentions of one text, of two that differ in a word, or of any two by span, and the limit on
+it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from mhaviz.errors import ArgumentError, parameter
 from mhaviz.numbering import Numbers, require_numbers
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.result import Result, ShortRepr, Source
+from mhaviz.results.span_columns import SpansOfOne
 
 
 def require_limit(fail_above: float | None) -> None:
@@ -94,6 +96,7 @@ class MapDifference(ShortRepr):
     heads: tuple[HeadDifference, ...]
     sides: tuple[AttentionMap, AttentionMap] | None = None
     chance: float | None = None
+    only: tuple[SpansOfOne, SpansOfOne] | None = None
 
     @property
     def divergence(self) -> NDArray[np.float64]:
@@ -144,6 +147,7 @@ class Difference(Result):
                 "largest": tuple(head.largest for head in m.heads),
                 "change": m.change.weights,
             }
+            | _sides_by_span(m)
             for m in self.maps
         ]
         ranking = [
@@ -165,6 +169,23 @@ class Difference(Result):
         there = sorted({number for m in self.maps for number in m.change.heads})
         heads = require_numbers("head", head, there, "both have")
         return replace(self, maps=tuple(m.select(heads) for m in self.maps))
+
+
+def _sides_by_span(m: MapDifference) -> dict[str, Any]:
+    """Return the weights of both sides of maps by span, those of uniform attention, the tokens of spans, and what only
+    one side has; empty of other maps."""
+    if m.only is None or m.sides is None:
+        return {}
+    sides = {
+        name: {
+            "weights": side.weights,
+            "chance": side.chance,
+            "query_token_ranges": side.rows.tokens.ranges,
+            "key_token_ranges": side.columns.tokens.ranges,
+        }
+        for name, side in zip(("first", "second"), m.sides, strict=True)
+    }
+    return {**sides, "only_first": m.only[0], "only_second": m.only[1]}
 
 
 def _rank(head: HeadDifference) -> tuple[bool, float]:

@@ -15,6 +15,7 @@ from mhaviz.numbering import listed_numbers, listed_runs
 from mhaviz.results.axis import Axis
 from mhaviz.results.module_names import calls_text, common_name
 from mhaviz.results.quantity import MEANS, Quantity
+from mhaviz.results.span_columns import with_columns_of_all
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import AttentionMap
@@ -239,7 +240,7 @@ def _mean(group: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "Attent
     averages_heads = "heads" in names and not group[0].quantity.of_all_heads
     if len(group) == 1 and not averages_heads:
         return group[0]
-    group = _with_columns_of_all(group)
+    group = with_columns_of_all(group)
     of_inputs = list(_by_input(group).values())
     for of_input in of_inputs:
         for m in of_input[1:]:
@@ -253,45 +254,6 @@ def _mean(group: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "Attent
         chance = _mean_numbers(group, [m.chance for m in group], averages_heads)
         mean = replace(mean, chance=chance, lookback=_mean_numbers(group, [m.lookback for m in group], averages_heads))
     return replace(mean, weights=_mean_numbers(group, [m.weights for m in group], averages_heads), to_special=shares)
-
-
-def _with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionMap"]:
-    """Return maps by span with a column for each sink of any of them, and for the rest: it has no weight where a text
-    has no such column. Other maps stay as they are."""
-    if len({m.columns.tokens.texts for m in group}) == 1 or any(m.chance is None for m in group):
-        return group
-    sides = [_split(m) for m in group]
-    apart = dict.fromkeys(name for m, (_, others) in zip(group, sides, strict=True) for name in _named(m, others))
-    return [_arranged(m, named, others, tuple(apart)) for m, (named, others) in zip(group, sides, strict=True)]
-
-
-def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
-    """Return the columns that are spans, and those of the rest and of sinks."""
-    assert m.chance is not None
-    are_apart = np.isnan(m.chance).all(axis=(0, 1))
-    return np.flatnonzero(~are_apart).tolist(), np.flatnonzero(are_apart).tolist()
-
-
-def _named(m: "AttentionMap", columns: Sequence[int]) -> list[tuple[str, int]]:
-    """Return the name of each column, and how many columns before it have this name, as there may be two sinks "."."""
-    names = [m.columns.tokens.texts[j] for j in columns]
-    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
-
-
-def _arranged(
-    m: "AttentionMap", named: Sequence[int], others: Sequence[int], apart: tuple[tuple[str, int], ...]
-) -> "AttentionMap":
-    """Return a map by span with its spans first, and then a column for each name in ``apart``, as ``_named`` has it."""
-    assert m.chance is not None
-    tokens, own = m.columns.tokens, dict(zip(_named(m, others), others, strict=True))
-    columns = [*named, *(own.get(name, -1) for name in apart)]
-    texts = (*(tokens.texts[j] for j in named), *(name for name, _ in apart))
-    ranges = tuple(tokens.ranges[j] if j >= 0 else ((0, 1),) for j in columns)
-    there = np.array(columns) >= 0
-    weights = np.where(there, m.weights[..., columns], np.float32(0))
-    chance = np.where(there, m.chance[..., columns], np.float32(np.nan))
-    axis = Axis(Tokens(texts, ranges=ranges))
-    return replace(m, weights=weights, chance=chance, columns=axis, sinks=None)
 
 
 def _form(

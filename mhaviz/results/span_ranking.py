@@ -84,6 +84,15 @@ class SpanHeads:
         over = mean_text(self.first.mean_over, with_heads=False)
         return f"mean of {what}" + f", {over}" * bool(over)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of each matrix: "L3 H7"; of a mean, "layer 3" or ""."""
+        return tuple(_name(m, head) for m in self.maps for head in m.heads)
+
+    def masses(self, query: int, key: int) -> NDArray[np.float64]:
+        """Return the weight in each matrix, (n_matrices,)."""
+        return np.concatenate([m.weights[:, query, key] for m in self.maps]).astype(np.float64)
+
     @cached_property
     def mass(self) -> NDArray[np.float64]:
         """Mean weight over all heads, (rows, columns)."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.pages.blocks import SpanGrid, SpanPanel
+from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import SINK_SCALE
 from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.artists import Cells
@@ -93,11 +94,11 @@ class SpanGridPart(Part):
                     len(part_rows) * layout.row,
                 )
                 cells = slice(part_rows[0], part_rows[-1] + 1), slice(part_columns[0], part_columns[-1] + 1)
-                if block.are_apart(panel, part_rows[0], part_columns[0]):
+                if block.is_grey(panel, part_rows[0], part_columns[0]):
                     sheet.image(*box, panel.shares[cells], SINK_SCALE, Cells).set_label(f"apart of {panel.title}")
                 else:
-                    ratios = np.maximum(panel.ratios[cells], block.scale.low)  # 0 has no logarithm
-                    sheet.image(*box, ratios, block.scale, Cells).set_label(panel.title)
+                    numbers = np.maximum(panel.colours[cells], block.scale.low)  # 0 has no logarithm
+                    sheet.image(*box, numbers, block.scale, Cells).set_label(panel.title)
                 self._draw_lines(sheet, box, len(part_rows), len(part_columns))
         if layout.has_numbers:
             texts = [block.text(panel, i, j) for i in range(n_rows) for j in range(n_columns)]
@@ -134,11 +135,11 @@ class SpanGridPart(Part):
 
     def _fills(self, panel: SpanPanel) -> NDArray[np.uint8]:
         """Return the colour of each cell, (rows, columns, 3)."""
-        ratios = colours(panel.ratios.astype(np.float32), self.block.scale)
+        fills = colours(panel.colours.astype(np.float32), self.block.scale)
         shares = colours(panel.shares.astype(np.float32), SINK_SCALE)
         n_rows, n_columns = panel.shares.shape
-        apart = [[self.block.are_apart(panel, i, j) for j in range(n_columns)] for i in range(n_rows)]
-        return np.where(np.array(apart)[..., None], shares, ratios)
+        are_grey = [[self.block.is_grey(panel, i, j) for j in range(n_columns)] for i in range(n_rows)]
+        return np.where(np.array(are_grey)[..., None], shares, fills)
 
     def _fitting(self, text: str, room: float, bold: bool = False) -> str:
         return fit_text(self.fonts.shown(text), room / DRAWN_WIDER, SMALL, self.fonts.families, bold)
@@ -162,7 +163,7 @@ class SpanGridPart(Part):
         sheet.image(*box, gradient, scale).set_label(f"scale of {scale.name}")
         sheet.frames([box])
         low, high = scale.ends
-        for share, text in ((0.0, low), (0.5, "1"), (1.0, high)):
+        for share, text in ((0.0, low), (0.5, short(scale.value(0.5))), (1.0, high)):
             at = x + share * _BAR, y + _BAR_HEIGHT + 0.03
             sheet.write(*at, text, SMALL, colour=QUIET, align="center", vertical="top")
         for i, line in enumerate(self._key_lines(room)):

@@ -64,8 +64,8 @@ def _(block: Text, terminal: _Terminal) -> RenderResult:
 
 @_lines.register
 def _(block: SpanGrid, terminal: _Terminal) -> RenderResult:
-    scale = terminal.scales.drawn[block.scale]
-    return span_grid_lines(block, scale, terminal.abilities, terminal.options.max_width)
+    block = replace(block, scale=terminal.scales.drawn[block.scale])
+    return span_grid_lines(block, terminal.abilities, terminal.options.max_width)
 
 
 @_lines.register

@@ -9,7 +9,7 @@ from rich.text import Text as Line
 
 from mhaviz.pages.blocks import SpanGrid
 from mhaviz.pages.labels import cut
-from mhaviz.pages.panels import SINK_SCALE, Scale
+from mhaviz.pages.panels import Scale
 from mhaviz.views.colours import places
 from mhaviz.views.terminal.cells import terminal_colours, text_colours
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
@@ -18,7 +18,7 @@ from mhaviz.views.text import isolated
 _LEAST, _MOST, _LEAST_LABEL = 5, 14, 8  # columns of the terminal: of a cell, and of a label
 
 
-def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: int) -> Iterator[Line]:
+def span_grid_lines(block: SpanGrid, abilities: Abilities, width: int) -> Iterator[Line]:
     """Yield the lines of a single panel; none of several, or where it has no room, as tables have its strongest."""
     longest, n_columns = max(map(cell_len, block.rows)), len(block.columns)
     label = min(longest, width - _LEAST * n_columns - 1)
@@ -33,10 +33,7 @@ def span_grid_lines(block: SpanGrid, scale: Scale, abilities: Abilities, width: 
     for i, name in enumerate(block.rows):
         line = Line(isolated(set_cell_size(cut(name, label), label)) + " ")
         for j in range(len(block.columns)):
-            apart, text = block.are_apart(panel, i, j), block.text(panel, i, j)
-            number = panel.shares[i, j] if apart else panel.ratios[i, j]
-            style = _style(float(number), SINK_SCALE if apart else scale, abilities)
-            line.append(text.rjust(cell), style)
+            line.append(block.text(panel, i, j).rjust(cell), _style(*block.number(panel, i, j), abilities))
         yield line
     yield Line()
 

@@ -91,7 +91,6 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     size = len(block.rows), len(block.columns), *block.apart
     names = max(ruler.width(name, SMALL) for name in block.columns) * DRAWN_WIDER
     are_heads = all(name.isdecimal() for name in block.columns)
-    most = _OF_HEADS if are_heads else _OF_NAMES
     n_panels, n_columns = len(block.panels), len(block.columns)
 
     def cell(across: int) -> float:
@@ -101,6 +100,7 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     title = min(title, _LONGEST_TITLE, room - left)
     most_across = min(n_panels, int((room - left + GAP) / (title + GAP)))
     least = ruler.width(block.longest_text, NUMBER) + _AROUND
+    most = max(_OF_HEADS, least) if are_heads else _OF_NAMES
     are_many = len(block.rows) * n_columns * n_panels > _MOST_NUMBERS
     fitting = [n for n in range(1, most_across + 1) if cell(n) >= least and not are_many]
     has_numbers = bool(fitting)

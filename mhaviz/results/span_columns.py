@@ -1,0 +1,155 @@
+"""Maps by span of texts with other spans, brought to the same rows and columns by the names of their spans."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from mhaviz.errors import MhavizError, quoted
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.results.axis import Axis
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import AttentionMap
+
+_T = TypeVar("_T")
+_Span = tuple[str, int]
+"""Name of a span, and how many before it have the same."""
+
+
+@dataclass(frozen=True)
+class SpansOfOne:
+    """Names of what only one of two texts has.
+
+    Attributes:
+        queries: rows.
+        keys: columns of spans.
+        apart: columns of the rest, and of keys that are sinks in this text alone.
+    """
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    apart: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The rows and columns of a map by span; fields as of ``SpansOfOne``."""
+
+    queries: tuple[_Span, ...]
+    keys: tuple[_Span, ...]
+    apart: tuple[str, ...]
+
+    @classmethod
+    def of(cls, m: "AttentionMap") -> "_Names":
+        spans, apart = _split(m)
+        return cls(_numbered(m.queries), _numbered([m.keys[j] for j in spans]), tuple(m.keys[j] for j in apart))
+
+    def without(self, other: "_Names") -> SpansOfOne:
+        """Return what is not in another map."""
+        queries, keys = (
+            tuple(span[0] for span in own if span not in others)
+            for own, others in ((self.queries, other.queries), (self.keys, other.keys))
+        )
+        return SpansOfOne(queries, keys, tuple(name for name in self.apart if name not in other.apart))
+
+
+def aligned(
+    before: "AttentionMap", after: "AttentionMap"
+) -> "tuple[tuple[AttentionMap, AttentionMap], tuple[SpansOfOne, SpansOfOne]]":
+    """Return two maps by span with the columns of both and the rows that both have, and what only each of them has.
+
+    A span has weight 0 and chance 0 where a text lacks it, as uniform attention gives nothing to no keys. Columns are
+    in the order of the first text, with those of the second put in behind what precedes them there.
+
+    Raises:
+        MhavizError: no row is in both; it is not known which of several spans of one name is which.
+    """
+    names = _Names.of(before), _Names.of(after)
+    first, second = names
+    _require_distinct(before.name, first.keys, second.keys)
+    _require_distinct(before.name, first.queries, second.queries)
+    rows = [span for span in first.queries if span in second.queries]
+    if not rows:
+        got, other = (", ".join(quoted(span[0]) for span in side.queries) for side in names)
+        raise MhavizError(
+            f"{before.name}: expected a span of queries that both have, got {got:.60} in the first and {other:.60} in "
+            f"the second; name their spans alike, or compare maps of the same query"
+        )
+    keys, apart = _merged(first.keys, second.keys), _merged(first.apart, second.apart)
+    one, two = (_with_rows(_with_columns(m, keys, apart), rows) for m in (before, after))
+    return (one, two), (first.without(second), second.without(first))
+
+
+def with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionMap"]:
+    """Return maps by span with a column for each sink of any of them, and for the rest: it has no weight where a text
+    has no such column. Other maps stay as they are."""
+    if len({m.columns.tokens.texts for m in group}) == 1 or any(m.chance is None for m in group):
+        return group
+    names = [_Names.of(m) for m in group]
+    apart = reduce(_merged, (of_map.apart for of_map in names))
+    return [_with_columns(m, of_map.keys, apart) for m, of_map in zip(group, names, strict=True)]
+
+
+def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
+    """Return the columns that are spans, and those of the rest and of sinks."""
+    assert m.chance is not None
+    are_apart = np.isnan(m.chance).all(axis=(0, 1))
+    return np.flatnonzero(~are_apart).tolist(), np.flatnonzero(are_apart).tolist()
+
+
+def _numbered(names: Sequence[str]) -> tuple[_Span, ...]:
+    return tuple((name, names[:i].count(name)) for i, name in enumerate(names))
+
+
+def _merged(first: Sequence[_T], second: Sequence[_T]) -> tuple[_T, ...]:
+    """Return what is in either, each once, in the order of the first; what is new in the second, behind what precedes
+    it there."""
+    found = list(dict.fromkeys(first))
+    for place, name in enumerate(second):
+        if name not in found:
+            found.insert(found.index(second[place - 1]) + 1 if place else 0, name)
+    return tuple(found)
+
+
+def _require_distinct(map_name: str, first: tuple[_Span, ...], second: tuple[_Span, ...]) -> None:
+    """Raise MhavizError if texts with other spans share a name that several spans have."""
+    if first == second:
+        return
+    counts = [Counter(name for name, _ in side) for side in (first, second)]
+    again = next((name for name in counts[0] if counts[1][name] and counts[0][name] + counts[1][name] > 2), None)
+    if again is not None:
+        raise MhavizError(
+            f"{map_name}: expected spans of distinct names, as they are matched by name, got {quoted(again)} "
+            f"{counts[0][again]} times in the first and {counts[1][again]} in the second; name the spans in a file"
+        )
+
+
+def _with_columns(m: "AttentionMap", spans: Sequence[_Span], apart: Sequence[str]) -> "AttentionMap":
+    """Return a map by span with these columns. Columns apart of one name are summed."""
+    assert m.chance is not None
+    own_spans, own_apart = _split(m)
+    of_spans = dict(zip(_numbered([m.keys[j] for j in own_spans]), own_spans, strict=True))
+    columns = [[of_spans[span]] if span in of_spans else [] for span in spans]
+    columns += [[j for j in own_apart if m.keys[j] == name] for name in apart]
+    weights = np.stack([m.weights[..., those].sum(axis=-1) for those in columns], axis=-1)
+    chance = np.stack([m.chance[..., those].sum(axis=-1) for those in columns], axis=-1)  # 0 of no columns
+    chance[..., len(spans) :] = np.nan
+    ranges = tuple(tuple(sorted(run for j in those for run in m.columns.tokens.ranges[j])) for those in columns)
+    texts = (*(name for name, _ in spans), *apart)
+    return replace(m, weights=weights, chance=chance, columns=Axis(Tokens(texts, ranges=ranges)), sinks=None)
+
+
+def _with_rows(m: "AttentionMap", spans: Sequence[_Span]) -> "AttentionMap":
+    """Return a map by span with these rows of it."""
+    assert m.chance is not None
+    assert m.lookback is not None
+    own, tokens = _numbered(m.queries), m.rows.tokens
+    rows = [own.index(span) for span in spans]
+    axis = Axis(Tokens(tuple(name for name, _ in spans), ranges=tuple(tokens.ranges[i] for i in rows)))
+    return replace(
+        m, weights=m.weights[:, rows], chance=m.chance[:, rows], lookback=m.lookback[:, rows], rows=axis, summary=None
+    )
