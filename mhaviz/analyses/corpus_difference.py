@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.bootstrap import add_numbers, head_numbers, number_shapes, poisson_weights
-from mhaviz.analyses.difference import TIED, jensen_shannon
+from mhaviz.analyses.difference import jensen_shannon
 from mhaviz.analyses.sums import Pieces, Study, stacked
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, is_counted, is_token
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Kind, Text, Tokens
 from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
+from mhaviz.results.difference import TIED
 from mhaviz.results.result import Source
 
 _BLOCK = 2**22

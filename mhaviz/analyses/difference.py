@@ -20,6 +20,7 @@ from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import (
+    TIED,
     Change,
     Difference,
     Flaw,
@@ -236,9 +237,6 @@ def _flaw(m: AttentionMap, sums: NDArray[np.float64], has_rest: bool) -> Flaw | 
 
 
 _MOST_CHANGED = 0.5  # share of tokens that may differ between two texts, as where a word is replaced
-
-TIED = 1e-5
-"""Relative difference below which two changes count as equally large."""
 
 
 def _largest(m: AttentionMap, A: NDArray[np.float32], B: NDArray[np.float32]) -> Change | None:

@@ -64,10 +64,13 @@ def diff(
     head: Numbers = None,
     fail_above: float | None = None,
 ) -> Difference:
-    """Compare two attentions of one text, or of two that differ in a word: after − before, and the divergence of rows.
+    """Compare two attentions of one text, of two that differ in a word, or of any two by span: after − before, and the
+    divergence of rows.
 
     Rows are compared by their Jensen–Shannon divergence, from 0 to 1 bit. Texts that differ must have as many tokens;
-    a token that differs is named by both, "tired / warm".
+    a token that differs is named by both, "tired / warm". Maps by sentence, turn or other spans, as ``Attention.by``
+    gives them, may be of any texts: spans are matched by their names, and one that a text lacks gets no weight there.
+    ``MapDifference.only`` names what only one of them has.
 
     Args:
         before, after: attentions that ``attend`` returns, or files that ``read`` reads.
@@ -77,7 +80,8 @@ def diff(
 
     Raises:
         ArgumentError: there is no such layer or head, or the limit is invalid.
-        MhavizError: the attentions have no map in common, or differ in their heads, cells or most tokens.
+        MhavizError: the attentions have no map in common, or differ in their heads, cells or most tokens;
+            texts by span share no span of queries, or have several spans of one name.
 
     Examples:
         >>> before = mhaviz.attend("random", "the cat sat")

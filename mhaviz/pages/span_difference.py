@@ -27,7 +27,6 @@ from mhaviz.results.span_ranking import SpanHeads, SpanWeight, ratios
 _MOST_PAIRS, _MOST_HEADS = 12, 8  # rows of tables
 _MOST_NAMED = 2  # spans of one text that a title names
 _LEAST = 0.005  # least change of a weight that is told: half a point
-_ROUNDING = 1e-6  # largest change that is rounding of float32
 _LEAST_END = 5.0  # least end of the scale in points, so that noise stays pale
 _ITSELF = "itself"
 
@@ -70,7 +69,8 @@ def span_heads_table(heads: Sequence[Dot], meaning: str) -> Table:
         Column("changes most", align="left"),
     )
     rows = tuple((head.name, head.value, head.note) for head in heads)
-    return Table(columns, rows, "the heads that changed most", _MOST_HEADS, f"divergence: {meaning}")
+    heading = "the heads that changed most" if any(head.value for head in heads) else "no weight differs"
+    return Table(columns, rows, heading, _MOST_HEADS, f"divergence: {meaning}")
 
 
 def only_texts(d: Difference) -> Iterator[str]:
@@ -138,13 +138,12 @@ class _Text:
         row, key = changes.largest
         who, lead = f"“{self._row_name(row)}”", self._lead(row)
         others = "other " * any(changes.lone)
-        if changes.farthest <= _ROUNDING:
+        if not changes.has_changed:
             who = who if len(self._rows) == 1 else "every span"
             return f"{lead}{who} gives all {others}spans the same weight as before"
         if abs(changes.change[row, key]) < _LEAST:
-            who = who if len(self._rows) == 1 else "no span"
-            verb = "gives no" if len(self._rows) == 1 else "gives any"
-            return f"{lead}{who} {verb} {others}span more or less weight than before, but for {_LEAST:.1%} on average"
+            who = f"{who} looks" if len(self._rows) == 1 else "the spans look"
+            return f"{lead}{who} at all {others}spans as before: none gets {_LEAST:.1%} more or less weight on average"
         before, after = (float(side.mass[row, key]) for side in (changes.before, changes.after))
         gives = f"{who} gives {self._key_name(row, key)} {percent(after)} of its weight, {percent(before)} before"
         return f"{lead}{gives}{_beside_uniform(*changes.means(row, key))}"
@@ -176,21 +175,24 @@ class _Text:
             yield self._pairs_table()
             return
         yield self._query_table()
-        if self._first.n_matrices > 1:
+        if self._first.n_matrices > 1 and (self.changes.has_changed or any(self.changes.lone)):
             yield self._heads_grid()
 
     @property
     def _subtitle(self) -> str:
         row, key = self.changes.most_changed
-        parts = [self._first.name, *[self._most_text(row, key, True)] * (self._first.n_matrices > 1)]
+        has_most = self._first.n_matrices > 1 and self.changes.has_changed
+        parts = [self._first.name, *[self._most_text(row, key, True)] * has_most]
         if len(self._rows) == 1:
-            means = [side.lookback(0) for side in (self.changes.before, self.changes.after)]
-            parts += [f"lookback ratio {means[0].mean():.2f}, then {means[1].mean():.2f}"] * all(map(len, means))
+            ratios_of_heads = [side.lookback(0) for side in (self.changes.before, self.changes.after)]
+            if all(map(len, ratios_of_heads)):
+                parts.append("lookback ratio {:.2f}, then {:.2f}".format(*map(np.mean, ratios_of_heads)))
         return "; ".join(parts)
 
     def _most_text(self, row: int, key: int, in_words: bool = False) -> str:
         """Return "L1 H4: 20% → 7%", or in words "L1 H4 changes most, from “answer” on “user”: 20% → 7%"."""
-        head = self.changes.most(row, key)
+        if (head := self.changes.most(row, key)) is None:
+            return NOTHING
         numbers = f"{percent(head.before)} → {percent(head.after)}"
         if not in_words:
             return f"{head.name}: {numbers}"
@@ -212,7 +214,7 @@ class _Text:
         rows = tuple(
             (self._row_name(row), self._plain_name(row, key), *self._numbers(row, key))
             for row, key in pairs
-            if self.changes.change[row, key]
+            if self.changes.most(row, key)
         )
         ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
         return self._table(ends, rows, f"from span to span, {self._first.name}, the largest change first", _MOST_PAIRS)

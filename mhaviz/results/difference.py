@@ -13,6 +13,9 @@ from mhaviz.results.attention import AttentionMap
 from mhaviz.results.result import Result, ShortRepr, Source
 from mhaviz.results.span_columns import SpansOfOne
 
+TIED = 1e-5
+"""Relative difference below which two changes count as equally large."""
+
 
 def require_limit(fail_above: float | None) -> None:
     """Raise ArgumentError unless a limit on divergences is None or from 0 to 1 bit."""

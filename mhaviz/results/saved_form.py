@@ -31,7 +31,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 _Token = Annotated[int, msgspec.Meta(ge=0, le=2**31)]  # numbers of tokens in spans are sums of these
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-_Ranges = tuple[tuple[_Token, _Token], ...]
+_Ranges = Annotated[tuple[tuple[_Token, _Token], ...], msgspec.Meta(min_length=1)]
 
 
 class _Sourced(msgspec.Struct):

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.results.difference import MapDifference
+from mhaviz.results.difference import TIED, MapDifference
 from mhaviz.results.span_columns import SpansOfOne
 from mhaviz.results.span_ranking import SpanHeads, SpanWeight
+
+_ROUNDING = 1e-6  # largest change that rounding of sums in float32 can make
 
 
 class HeadChange(NamedTuple):
@@ -56,9 +58,12 @@ class SpanChanges:
         """Return the mean over all heads before and after; None: the queries see none of the keys."""
         return self.before.mean(query, key), self.after.mean(query, key)
 
-    def most(self, query: int, key: int) -> HeadChange:
-        """Return the head that changes most."""
-        head = int(np.abs(self.changes(query, key)).argmax())
+    def most(self, query: int, key: int) -> HeadChange | None:
+        """Return the head that changes most; None: none changes by more than rounding."""
+        sizes = np.abs(self.changes(query, key))
+        head = int(sizes.argmax())
+        if sizes[head] <= _ROUNDING:
+            return None
         before, after = (side.masses(query, key)[head] for side in (self.before, self.after))
         return HeadChange(self.after.names[head], float(before), float(after))
 
@@ -86,10 +91,10 @@ class SpanChanges:
         """Row and column of the largest change of a head, among the columns that both texts have."""
         return self._place_of_largest(self._sizes)
 
-    @cached_property
-    def farthest(self) -> float:
-        """Largest change of a head, among the columns that both texts have."""
-        return float(self._sizes[:, self._are_shared].max())
+    @property
+    def has_changed(self) -> bool:
+        """Whether some head changes by more than rounding, in a column that both texts have."""
+        return bool(self._sizes[:, self._are_shared].max() > _ROUNDING)
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
@@ -99,5 +104,7 @@ class SpanChanges:
         return np.asarray(np.max(of_maps, axis=0))
 
     def _place_of_largest(self, sizes: NDArray[np.float64]) -> tuple[int, int]:
-        row, column = np.unravel_index(int(np.where(self._are_shared, sizes, -1.0).argmax()), sizes.shape)
+        sizes = np.where(self._are_shared, sizes, -1.0)
+        first = (sizes >= sizes.max() * (1 - TIED)).argmax()  # of equal changes, so that rounding does not decide
+        row, column = np.unravel_index(first, sizes.shape)
         return int(row), int(column)

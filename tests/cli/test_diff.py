@@ -396,3 +396,31 @@ def test_texts_that_differ_are_said_and_with_a_limit_refused(mhaviz, seeds):
     result = mhaviz("diff", "first.json", "second.json", "--fail-above", "1")
     assert (result.status, "but query 1 is 'two' in the first and 'warm' in the second" in result.err) == (1, True)
     assert "as a limit is for those" in result.err
+
+
+def test_texts_with_other_spans(mhaviz, folder):
+    """Beside sums over all weights of the same layer."""
+    spans = {"long": [("a", 0, 2), ("b", 2, 5), ("c", 5, 8)], "short": [("b", 0, 3), ("c", 3, 6)]}
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+    texts = {"long": " ".join(words), "short": " ".join(words[2:])}
+    sums = {}
+    for name, of_text in spans.items():
+        Path(f"{name}-spans.json").write_text(json.dumps([{"name": one, "tokens": ends} for one, *ends in of_text]))
+        run = ("heatmap", texts[name], *SMALL, "-q")
+        assert mhaviz(*run, "--by", f"{name}-spans.json", "--query", "c", "-o", f"{name}.json").status == 0
+        weights = np.array(json.loads(mhaviz(*run, "--json").out)["maps"][0]["weights"])
+        begin, end = of_text[-1][1:]
+        sums[name] = {one: weights[:, begin:end, i:j].sum(2).mean(1) for one, i, j in of_text}
+    result = mhaviz("diff", "long.json", "short.json", "--json", "-o", "d.png")
+    assert "only in long.json: a" in result.err
+    (only,) = json.loads(result.out)["differences"]
+    assert (only["keys"], only["queries"]) == (["a", "b", "c"], ["c"])
+    before, after = (np.array([side.get(key, np.zeros(2)) for key in "abc"]).T for side in sums.values())
+    np.testing.assert_allclose(np.array(only["change"])[:, 0], after - before, atol=CLOSE)
+    assert only["only_first"] == {"queries": [], "keys": ["a"], "apart": []}
+    assert np.array(only["second"]["chance"])[:, 0, 0].tolist() == [0, 0]
+    assert mhaviz("diff", "long.json", "short.json").out.startswith("Without “a”, which had")
+    assert mhaviz("diff", "long.json", "short.json", "--head", "1", "--layer", "0").status == 0
+    limited = mhaviz("diff", "long.json", "short.json", "--fail-above", "1")
+    assert limited.status == 1
+    assert "as a limit is for one text" in limited.err

@@ -13,6 +13,7 @@ from mhaviz.cli.shared.change_limit import (
     flaw_notices,
     require_at_most,
     require_models_alike,
+    span_notices,
     text_notices,
     verdict,
 )
@@ -91,7 +92,8 @@ def diff(
     mhaviz diff path/to/A path/to/B --file corpus.txt --fail-above 0.1 -o result.json
 
     A and B are files that mhaviz show draws, with maps of the same tokens, or of texts that differ in a word with as
-    many tokens, which --fail-above refuses. Maps of the same sentence, layer and kind are compared,
+    many tokens, which --fail-above refuses; maps by sentence, turn or other spans (--by) are matched by the names of
+    these, as of a chat with and without a message. Maps of the same sentence, layer and kind are compared,
     B − A. With --file, A and B are models with the same tokenizer, and limits of --device hold for each of them. Heads
     are ranked by the mean Jensen–Shannon divergence of their rows, in bits: 0 for equal rows, 1 if they have no key in
     common.
@@ -175,7 +177,7 @@ def _diff_of_files(
     for path, names in zip(paths, (difference.only_before, difference.only_after), strict=True):
         if names:
             delivery.tell(f"only in {path}: {'; '.join(names)}")
-    delivery.tell(*text_notices(whole), *flaw_notices(whole, paths))
+    delivery.tell(*span_notices(whole, paths), *text_notices(whole), *flaw_notices(whole, paths))
 
     with verdict() as reach:
         reach(require_at_most, whole, paths)

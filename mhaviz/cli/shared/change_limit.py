@@ -46,7 +46,7 @@ def verdict() -> Iterator[Callable[..., None]]:
         raise reached[0]
 
 
-_MOST_TOKENS, _CELLS = 4, 16  # tokens that a notice names, and characters of each
+_MOST_TOKENS, _CELLS, _SPAN_CELLS = 4, 16, 28  # tokens that a notice names; characters of each, and of a span
 
 
 def text_notices(difference: "Difference") -> Iterator[str]:
@@ -64,6 +64,16 @@ def text_notices(difference: "Difference") -> Iterator[str]:
     named += ", …" * (len(pairs) > _MOST_TOKENS)
     more = f"; {len(found) - 1:,} more texts differ" if len(found) > 1 else ""
     yield f"the texts differ at {len(pairs):,} of {len(first):,} tokens: {named}{more}"
+
+
+def span_notices(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:
+    """Iterate over messages on the spans that only one file has."""
+    from mhaviz.pages.labels import quoted
+
+    for side, path in enumerate(paths):
+        only = [m.only[side] for m in difference.maps if m.only]
+        if names := dict.fromkeys(quoted(name, _SPAN_CELLS) for one in only for name in (*one.keys, *one.queries)):
+            yield f"only in {path}: {', '.join(names)}"
 
 
 def flaw_notices(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:

@@ -33,6 +33,7 @@ from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_
 from mhaviz.pages.pooling import pool_map
 from mhaviz.pages.registry import entry_of
 from mhaviz.pages.scaling import statistics_table
+from mhaviz.pages.span_difference import are_by_span
 from mhaviz.pages.trace import steps_table
 from mhaviz.pages.words import one_text, rule_text, unnamed_text
 from mhaviz.results.attention import Attention, AttentionMap, head_name
@@ -97,8 +98,10 @@ def _(result: Attention, style: Style) -> Contents:
 
 @contents_of.register
 def _(result: Difference, style: Style) -> Contents:
-    title = style.title or f"{heading(result)}; {_title([m.change for m in result.maps], '', style)}"
-    return _of_difference(result, style, title, [m.divergence for m in result.maps], difference_page(result))
+    page, changes = difference_page(result), [m.change for m in result.maps]
+    said = str(page.title) if are_by_span(result) else ""
+    title = style.title or said or f"{heading(result)}; {_title(changes, '', style)}"
+    return _of_difference(result, style, title, [m.divergence for m in result.maps], page)
 
 
 @contents_of.register
@@ -348,6 +351,7 @@ class _Writer:
             kept = None
         module, family = (cut(harmless(name), _LABEL) for name in (m.module, self._families.get(m.module, "")))
         described = [self._part(name, one, not needed or m.is_pooled) for name, one in parts]
+        are_in_order = all(one.chance is None for _, one in parts)  # sinks stand behind the spans
         precisions = [part["values"]["precision"] for part in described if part["values"]]
         if kept and needed:
             precisions.append(_precision(kept))
@@ -370,7 +374,7 @@ class _Writer:
             "queries": self._side(m.rows),
             "keys": self._side(m.columns),
             "reach": None if m.quantity.through_layers or m.has_spans else m.reach,
-            "hiddenLater": m.kind == "masked" and (kept is None or kept.causal),
+            "hiddenLater": m.kind == "masked" and are_in_order and (kept is None or kept.causal),
             "weighedBeyond": self._weighed_beyond(m),
             "begins": m.begins,
             "sinks": list(m.sinks.keys) if m.sinks and self._has_sinks_apart else [],

@@ -1,0 +1,133 @@
+"""What is said of two texts by span, from numbers worked out by hand."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import mhaviz
+from mhaviz.inputs.tokens import Tokens
+from mhaviz.pages.blocks import SpanGrid, Table
+from mhaviz.pages.difference import difference_page
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
+from mhaviz.results.result import Source
+
+NAN = float("nan")
+WITH = {"system": (0.1, 0.05), "user": (0.6, 0.6), "answer": (0.1, 0.05), "<s>": (0.2, NAN)}
+WITHOUT = {"user": (0.66, 0.66), "answer": (0.14, 0.07), "<s>": (0.2, NAN)}
+
+
+def text(columns, spread=0.0, name="a"):
+    """The answer's weights and those of uniform attention, in two heads that are ``spread`` around the mean on "user"
+    and "answer"."""
+    numbers = np.array([*columns.values()], np.float32).T[:, None, None]  # mass and chance, 1, 1, columns
+    mass, chance = (np.repeat(of, 2, axis=0) for of in numbers)
+    for head, sign in ((0, 1), (1, -1)):
+        mass[head, 0, [*columns].index("user")] += sign * spread
+        mass[head, 0, [*columns].index("answer")] -= sign * spread
+    ends = np.arange(len(columns) + 1) * 10
+    ranges = tuple(((int(start), int(end)),) for start, end in pairwise(ends))
+    rows = Tokens(("answer",), ranges=(ranges[[*columns].index("answer")],))
+    m = AttentionMap(
+        mass,
+        Axis(rows),
+        Axis(Tokens(tuple(columns), ranges=ranges)),
+        "masked",
+        layer=1,
+        chance=chance,
+        lookback=np.full((2, 1), NAN, np.float32),
+    )
+    return Attention(Source(name, {"name": name}), (m,))
+
+
+def page(before, after):
+    return difference_page(mhaviz.diff(before, after))
+
+
+def block(of_page, kind):
+    return next(one for one in of_page.blocks if isinstance(one, kind))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "title"),
+    [
+        (
+            text(WITH),
+            text(WITHOUT),
+            "Without “system”, which had 10%, “answer” gives “user” 66% of its weight, 60% before (1.0 × uniform, as "
+            "before)",
+        ),
+        (
+            text(WITHOUT),
+            text(WITH),
+            "With “system”, which gets 10%, “answer” gives “user” 60% of its weight, 66% before (1.0 × uniform, as "
+            "before)",
+        ),
+        (
+            text(WITHOUT),
+            text({"user": (0.44, 0.66), "answer": (0.4, 0.07), "<s>": (0.16, NAN)}, name="b"),
+            "a → b: “answer” gives itself 40% of its weight, 14% before (5.7 × uniform, 2.0 × before)",
+        ),
+        (
+            text(WITHOUT),
+            text({"user": (0.46, 0.66), "answer": (0.14, 0.07), "<s>": (0.4, NAN)}),
+            "a: “answer” gives “user” 46% of its weight, 66% before (0.7 × uniform, 1.0 × before)",
+        ),
+        (
+            text(WITH),
+            text({"user": (0.6, 0.6), "answer": (0.1, 0.05), "<s>": (0.3, NAN)}),
+            "Without “system”, which had 10%, “answer” gives <s> 30% of its weight, 20% before",
+        ),
+        (text(WITHOUT), text(WITHOUT), "a: “answer” gives all spans the same weight as before"),
+        (
+            text(WITHOUT),
+            text(WITHOUT, 0.1),
+            "a: “answer” looks at all spans as before: none gets 0.5% more or less weight on average",
+        ),
+        (
+            text(WITH),
+            text(WITHOUT | {"system 2": (0.0, 0.1)}),
+            "With “system 2” (0%) in place of “system” (10%), “answer” gives “user” 66% of its weight, 60% before (1.0 "
+            "× uniform, as before)",
+        ),
+    ],
+)
+def test_the_title_says_what_has_changed(before, after, title):
+    assert page(before, after).title == title
+
+
+def test_weights_stand_beside_those_of_uniform_attention():
+    found = page(text(WITH), text(WITHOUT, 0.04))
+    table = block(found, Table)
+    assert table.headings() == ("span", "before", "after", "change", "× before", "× after", "most in")
+    assert table.texts() == [
+        ("system", "10%", "–", "−10.0", "2.0", "–", "L1 H0: 10% → 0%"),
+        ("user", "60%", "66%", "+6.0", "1.0", "1.0", "L1 H0: 60% → 70%"),
+        ("itself", "10%", "14%", "+4.0", "2.0", "2.0", "L1 H1: 10% → 18%"),
+        ("<s>", "20%", "20%", "0.0", "–", "–", "–"),
+    ]
+    assert block(found, SpanGrid).panels[0].outlined == ((1, 0),)
+    assert "only in the first: “system”" in found.remark
+
+
+def test_changes_are_in_points_around_0():
+    grid = block(page(text(WITH), text(WITHOUT, 0.04)), SpanGrid)
+    (panel,) = grid.panels
+    texts = [[grid.text(panel, row, head) for head in range(2)] for row in range(4)]
+    assert texts == [["−10", "−10"], ["+10", "+2"], ["0", "+8"], ["0", "0"]]
+    assert grid.scale.low == -grid.scale.high <= -10
+    assert grid.number(panel, 3, 0)[1] == grid.scale, "what sinks get or lose has the colours of all changes"
+
+
+def test_nothing_is_drawn_of_what_has_not_changed():
+    found = page(text(WITHOUT), text(WITHOUT))
+    assert not [one for one in found.blocks if isinstance(one, SpanGrid)]
+    assert {row[-1] for row in block(found, Table).texts()} == {"–"}
+
+
+def test_names_that_look_alike_are_told_apart():
+    long = [f"A sentence {'that goes on ' * 4}{middle} and ends alike in both." for middle in ("here", "there")]
+    both = dict.fromkeys(long, (0.1, 0.1)) | WITHOUT
+    names = [row[0] for row in block(page(text(both), text(WITHOUT)), Table).texts()]
+    assert [name[:5] for name in names[:2]] == ["#0 A ", "#1 A "]
