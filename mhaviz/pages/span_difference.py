@@ -124,11 +124,11 @@ class _Text:
     def _row_name(self, row: int) -> str:
         """Return the name of a row, which is that of its column if it has one."""
         name = self._first.first.queries[row]
-        own = next((j for j in self._first.keys if self._first.is_itself(row, j)), None)
+        own = self._first.itself(row)
         return quoted(name, SPAN_NAME) if own is None else self._names[own]
 
     def _key_name(self, row: int, key: int) -> str:
-        return _ITSELF if self._first.is_itself(row, key) else in_quotes(self._names[key])
+        return _ITSELF if key == self._first.itself(row) else in_quotes(self._names[key])
 
     @property
     def title(self) -> str:
@@ -229,7 +229,7 @@ class _Text:
         return Table(columns, tuple(row[:n] for row in rows), heading, most, notes)
 
     def _plain_name(self, row: int, key: int) -> str:
-        return _ITSELF if self._first.is_itself(row, key) else self._names[key]
+        return _ITSELF if key == self._first.itself(row) else self._names[key]
 
     def _numbers(self, row: int, key: int) -> tuple[Any, ...]:
         """Return the numbers of a pair, as ``_NUMBERS``."""

@@ -169,7 +169,7 @@ def test_many_heads_are_drawn_as_their_mean():
     (panel,) = grid.panels
     assert panel.title == "mean of 9 heads"
     np.testing.assert_allclose(panel.shares[2, :3], given.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(panel.ratios[2, :3], given.mean(axis=0) / CHANCE[2], rtol=1e-6)
+    np.testing.assert_allclose(panel.colours[2, :3], given.mean(axis=0) / CHANCE[2], rtol=1e-6)
 
 
 def test_the_line_of_lookback_ratios_has_those_of_all_heads():
@@ -268,7 +268,7 @@ def test_numbers_beyond_the_scale_are_marked(given, below, above):
     m = of_heads(given)
     m.chance[:, 2, :3] = 0.2, 0.4, 0.1  # of which 1/8 and 8 are exact
     (grid,) = blocks(page(m), SpanGrid)
-    ratios = grid.panels[0].ratios
+    ratios = grid.panels[0].colours
     assert (grid.scale.below, grid.scale.above) == (below, above), ratios
     assert grid.scale.ends == ("≤ 1/8" if below else "1/8", "≥ 8" if above else "8")
 
