@@ -378,7 +378,8 @@ class Dots(_Illustration):
         return min(numbers), max(numbers)
 
     def texts_of_users(self) -> Iterator[str]:
-        """Yield the names of the dots, and the remarks beside them."""
+        """Yield the names of the dots, the remarks beside them, and what is above and below the plot."""
+        yield from (self.table.heading, self.label, self.notes)
         yield from (text for dot in self.dots for text in (dot.name, dot.note))
 
 
@@ -608,7 +609,7 @@ class SpanGrid(Block):
         rows, columns: names of rows and columns of every panel.
         apart: number of rows, and of columns, that are apart.
         scale: what colours mean.
-        notes: what numbers and colours are, beside the key.
+        of_colours, of_numbers: what colours and numbers are, for the key.
     """
 
     panels: tuple[SpanPanel, ...]
@@ -616,7 +617,8 @@ class SpanGrid(Block):
     columns: tuple[str, ...]
     apart: tuple[int, int]
     scale: Scale
-    notes: tuple[str, ...]
+    of_colours: str
+    of_numbers: str
 
     is_explained = True
 

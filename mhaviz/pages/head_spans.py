@@ -1,5 +1,7 @@
 """Page of spans over many texts: what the queries of one span look at in every head, and the heads ranked."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from mhaviz.errors import counted
@@ -8,7 +10,7 @@ from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_tex
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.pages.span_weights import SPAN_NAME, span_grid
+from mhaviz.pages.span_weights import SPAN_NAME, is_cut, span_grid
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
 from mhaviz.results.span_numbers import REST
@@ -24,38 +26,49 @@ _STUDENT = "95% of Student's distribution around the mean over {}"
 def head_spans_page(spans: HeadSpans, order: Order = USUAL_ORDER) -> Page:
     """Return the page: spans × heads of each layer, and the heads ranked by what they give one span."""
     blocks = list[Block]()
-    for kind in spans.kinds:
+    for kind in map(_titled, spans.kinds):
         blocks.append(Text((_subtitle(spans, kind),), "subtitle"))
         blocks.append(_grid(spans, kind))
         ranked = order.column or (kind.best[0] if kind.best else kind.others[0] if kind.others else kind.query)
         whisker = _STUDENT if spans.texts < LEAST_FOR_INTERVAL else WHISKER
-        ranking = Ranking([kind], Order(ranked, order.most), _measures(spans, kind), "texts", whisker)
+        ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", whisker)
         blocks.append(ranking.plot())
     said = "a span gives the mean over its tokens, and gets the sum over its tokens"
     reading = "; ".join(filter(None, (said, _left_out(spans), spans.source.remark)))
     return Page(_title(spans), tuple(blocks), spans.source.footnote, reading, True)
 
 
-def _measures(spans: HeadSpans, kind: SpansOfKind) -> list[Measure]:
-    query = quoted(spans.query, SPAN_NAME)
-    return [Measure(name, f"weight of “{query}” on “{quoted(name, SPAN_NAME)}”") for name in kind.spans]
+def _titled(kind: SpansOfKind) -> SpansOfKind:
+    """Return numbers with the names of spans as they are written, which begin with their place, "#3", if some are cut
+    or alike."""
+    names = list(dict.fromkeys([*kind.spans, kind.query]))
+    titles = [quoted(name, SPAN_NAME) for name in names]
+    if len({*titles}) < len(titles) or any(is_cut(name) for name in names):
+        numbers = [f"#{place} " for place in range(len(names))]
+        titles = [number + quoted(name, SPAN_NAME - len(number)) for number, name in zip(numbers, names, strict=True)]
+    of = dict(zip(names, titles, strict=True))
+    return replace(kind, query=of[kind.query], spans={of[name]: number for name, number in kind.spans.items()})
+
+
+def _measures(kind: SpansOfKind) -> list[Measure]:
+    return [Measure(name, f"weight of “{kind.query}” on “{name}”") for name in kind.spans]
 
 
 def _title(spans: HeadSpans) -> str:
     """Return "minilm: “answer” looks at “user” in L3 H7: 54% of its weight, 2.1 × uniform, over 20 texts"."""
     over = f"over {counted(spans.texts, 'text')}"
-    titles = [_lesson(kind) for kind in spans.kinds]
+    titles = [_lesson(_titled(kind)) for kind in spans.kinds]
     if len(titles) > 1:
         titles = [f"{kind.kind}: {title}" for kind, title in zip(spans.kinds, titles, strict=True)]
     return f"{spans.source.model}: {'; '.join(titles)}, {over}"
 
 
 def _lesson(kind: SpansOfKind) -> str:
-    named = f"“{quoted(kind.query, SPAN_NAME)}”"
+    named = f"“{kind.query}”"
     if kind.best is None:
         return f"no head gives {percent(LEAST_MASS)} of the weight of {named} to another span"
     span, *place = kind.best
-    head, ratio, key = kind.name_of(*place), kind.ratios(span)[*place], f"“{quoted(span, SPAN_NAME)}”"
+    head, ratio, key = kind.name_of(*place), kind.ratios(span)[*place], f"“{span}”"
     if not kind.turns(*kind.best):
         return f"no head turns {named} to another span: at most {ratio:.1f} × uniform, to {key} in {head}"
     share = percent(kind.spans[span].mean[*place])
@@ -80,8 +93,7 @@ def _grid(spans: HeadSpans, kind: SpansOfKind) -> Block:
         ratios = [kind.ratios(name)[row] for name in names] + [np.full(n_heads, np.nan)] * 2
         outlined = ((names.index(best[0]), best[2]),) if best and best[1] == row and kind.turns(*best) else ()
         panels.append(SpanPanel(f"layer {layer}", np.array(shares), np.array(ratios), outlined))
-    rows = [*(quoted(name, SPAN_NAME) for name in names), REST, "sinks"]
-    return span_grid(panels, rows, list(map(str, range(n_heads))), (2, 0))
+    return span_grid(panels, [*names, REST, "sinks"], list(map(str, range(n_heads))), (2, 0))
 
 
 def _left_out(spans: HeadSpans) -> str:

@@ -43,10 +43,10 @@ _TURNING = (
 SCALE = Scale.around_one(DIVERGING, 8.0, "× uniform")
 """Scale of weights / those of uniform attention: fixed, so that noise stays pale."""
 
-_NOTES = (
-    "× uniform: the weight / what uniform attention would give of what does not go to sinks, over the keys seen",
-    "numbers: % of the weight",
+_OF_COLOURS = (
+    "× uniform: the weight / what uniform attention would give of what does not go to sinks, over the keys seen"
 )
+_OF_NUMBERS = "numbers: % of the weight"
 
 
 def spans_page(attention: Attention) -> Page:
@@ -206,7 +206,7 @@ def span_grid(
     """Return panels on the scale of × uniform; arguments as of ``SpanGrid``."""
     known = np.concatenate([panel.colours[np.isfinite(panel.colours)] for panel in panels])
     scale = replace(SCALE, below=bool((known < SCALE.low).any()), above=bool((known > SCALE.high).any()))
-    return SpanGrid(tuple(panels), tuple(rows), tuple(columns), apart, scale, _NOTES)
+    return SpanGrid(tuple(panels), tuple(rows), tuple(columns), apart, scale, _OF_COLOURS, _OF_NUMBERS)
 
 
 def _labelled(text: SpanHeads, key: int) -> str:
@@ -320,7 +320,12 @@ def _are_numbered(text: SpanHeads) -> bool:
     """Return whether names of spans begin with their place, "#3", as some are cut or alike."""
     queries, keys = text.first.queries, [text.first.keys[key] for key in text.keys]
     are_alike = any(len({*names}) < len(names) for names in (queries, keys))
-    return are_alike or any(quoted(name, SPAN_NAME) != quoted(name, _LONG) for name in (*queries, *keys))
+    return are_alike or any(map(is_cut, (*queries, *keys)))
+
+
+def is_cut(name: str) -> bool:
+    """Return whether the name of a span is not written whole."""
+    return quoted(name, SPAN_NAME) != quoted(name, _LONG)
 
 
 def _reading(attention: Attention) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mhaviz.pages.blocks import Dots
 from mhaviz.units import with_minus
+from mhaviz.views.figure.fonts import Fonts
 from mhaviz.views.figure.measuring import fit_text, text_width, wrap
 from mhaviz.views.figure.part import Part
 from mhaviz.views.figure.sheet import ACCENT, FOOT_LINE, INK, QUIET, Sheet
@@ -27,16 +28,20 @@ class DotsPart(Part):
     """A dot plot, which takes the whole width of its place."""
 
     dots: Dots
+    fonts: Fonts
 
     after = 0.25
 
     def _above(self, room: float) -> list[str]:
-        return wrap(self.dots.table.heading, room / DRAWN_WIDER, BODY, bold=True)
+        return self._wrapped(self.dots.table.heading, room, BODY, bold=True)
 
     def _below(self, room: float) -> list[tuple[str, str]]:
         """Return the lines below the plot and their colours."""
         texts = (self.dots.label, INK), (self.dots.notes, QUIET)
-        return [(line, ink) for text, ink in texts if text for line in wrap(text, room / DRAWN_WIDER, SMALL)]
+        return [(line, ink) for text, ink in texts if text for line in self._wrapped(text, room, SMALL)]
+
+    def _wrapped(self, text: str, room: float, size: float, bold: bool = False) -> list[str]:
+        return wrap(self.fonts.shown(text), room / DRAWN_WIDER, size, self.fonts.families, bold=bold)
 
     @property
     def _chance(self) -> list[float]:

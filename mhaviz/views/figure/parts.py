@@ -163,7 +163,7 @@ class Measuring:
 
     @part.register
     def _(self, block: Dots, room: Room) -> Part:
-        return DotsPart(block)
+        return DotsPart(block, self._fonts)
 
     @part.register
     def _(self, block: Shaded, room: Room) -> Part:

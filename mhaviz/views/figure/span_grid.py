@@ -1,6 +1,5 @@
 """Weights between spans on a sheet: numbers in cells, in the colours of their ratios to uniform attention."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,11 +145,9 @@ class SpanGridPart(Part):
 
     def _key_lines(self, room: float) -> list[str]:
         """Return the lines of the notes beside the bar."""
-        return list(self._wrapped(room - _BAR - 2 * _AFTER_BAR))
-
-    def _wrapped(self, room: float) -> Iterator[str]:
-        for note in self.block.notes:
-            yield from wrap(self.fonts.shown(note), room, SMALL, self.fonts.families)
+        notes = [self.block.of_colours, *[self.block.of_numbers] * self._layout(room).has_numbers]
+        width = room - _BAR - 2 * _AFTER_BAR
+        return [line for note in notes for line in wrap(self.fonts.shown(note), width, SMALL, self.fonts.families)]
 
     def _key_height(self, room: float) -> float:
         return max(_BAR_HEIGHT + _TICKS, FOOT_LINE * len(self._key_lines(room))) + 0.04
