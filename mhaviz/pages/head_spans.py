@@ -10,7 +10,7 @@ from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_tex
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.pages.span_weights import SPAN_NAME, is_cut, span_grid
+from mhaviz.pages.span_weights import SPAN_NAME, few_panels, is_cut, span_grid, times_text
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
 from mhaviz.results.span_numbers import REST
@@ -70,9 +70,9 @@ def _lesson(kind: SpansOfKind) -> str:
     span, *place = kind.best
     head, ratio, key = kind.name_of(*place), kind.ratios(span)[*place], f"“{span}”"
     if not kind.turns(*kind.best):
-        return f"no head turns {named} to another span: at most {ratio:.1f} × uniform, to {key} in {head}"
+        return f"no head turns {named} to another span: at most {times_text(ratio)} uniform, to {key} in {head}"
     share = percent(kind.spans[span].mean[*place])
-    return f"{named} looks at {key} in {head}: {share} of its weight, {ratio:.1f} × uniform"
+    return f"{named} looks at {key} in {head}: {share} of its weight, {times_text(ratio)} uniform"
 
 
 def _subtitle(spans: HeadSpans, kind: SpansOfKind) -> str:
@@ -93,7 +93,8 @@ def _grid(spans: HeadSpans, kind: SpansOfKind) -> Block:
         ratios = [kind.ratios(name)[row] for name in names] + [np.full(n_heads, np.nan)] * 2
         outlined = ((names.index(best[0]), best[2]),) if best and best[1] == row and kind.turns(*best) else ()
         panels.append(SpanPanel(f"layer {layer}", np.array(shares), np.array(ratios), outlined))
-    return span_grid(panels, [*names, REST, "sinks"], list(map(str, range(n_heads))), (2, 0))
+    shown, rows, n_apart = few_panels(panels, [*names, REST, "sinks"], kind.layers, 2)
+    return span_grid(shown, rows, list(map(str, range(n_heads))), (n_apart, 0))
 
 
 def _left_out(spans: HeadSpans) -> str:

@@ -15,7 +15,7 @@ from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale, end_of_scale
-from mhaviz.pages.span_weights import SPAN_NAME, span_grid, text_name
+from mhaviz.pages.span_weights import SPAN_NAME, few_panels, span_grid, text_name, times_text
 from mhaviz.pages.words import bits_text
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.means import mean_text
@@ -272,17 +272,17 @@ class _Text:
         columns = tuple(map(str, self._first.first.heads)) if of_heads else ("mean",)
         beyond = bool((np.abs(points) > end).any())
         scale = Scale(DIVERGING, -end, end, signed=True, name="change", below=beyond, above=beyond)
-        notes = ("after − before, in points: % of the weight",)
-        return SpanGrid(
-            tuple(panels), tuple(self._names[j] for j in order), columns, (len(self._apart), 0), scale, notes
-        )
+        names, layers = [self._names[j] for j in order], [m.layer for m in self._first.maps]
+        shown, rows, n_apart = few_panels(panels, names, layers, len(self._apart))
+        of_colours, of_numbers = "change: after − before, in points (% of the weight)", "numbers: the same"
+        return SpanGrid(tuple(shown), tuple(rows), columns, (n_apart, 0), scale, of_colours, of_numbers)
 
 
 def _beside_uniform(before: SpanWeight | None, after: SpanWeight | None) -> str:
     """Return " (1.0 × uniform, 1.2 × before)"; "" where uniform attention is not known, as of sinks."""
     if before is None or after is None or np.isnan(before.chance) or np.isnan(after.chance):
         return ""
-    then, now = (f"{one.times_uniform:.1f} ×" for one in (before, after))
+    then, now = (times_text(one.times_uniform) for one in (before, after))
     return f" ({now} uniform, {'as' if now == then else then} before)"
 
 

@@ -17,7 +17,7 @@ from mhaviz.pages.blocks import Block, Column, Page, SpanGrid, SpanPanel, Table,
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
 from mhaviz.pages.map_words import sinks_texts
-from mhaviz.pages.numbers import percent, short
+from mhaviz.pages.numbers import fixed, percent, short
 from mhaviz.pages.panels import Scale, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import even_edges
@@ -138,21 +138,23 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
     names = [*(_labelled(text, key) for key in keys), *[_others_text(others)] * bool(others)]
     names += [_labelled(text, key) for key in apart]
     of_columns = tuple(map(str, heads)) if of_heads else ("mean",)
-    if len(panels) > _MOST_LAYERS:
-        return _layers_grid(text, panels, names, of_columns, len(apart))
-    return span_grid(panels, names, of_columns, (len(apart), 0))
+    shown, rows, n_apart = few_panels(panels, names, [m.layer for m in text.maps], len(apart))
+    return span_grid(shown, rows, of_columns, (n_apart, 0))
 
 
-def _layers_grid(
-    text: SpanHeads, panels: Sequence[SpanPanel], names: Sequence[str], columns: Sequence[str], n_apart: int
-) -> SpanGrid:
-    """Return a panel of layers × heads for each span in place of one of spans × heads for each layer."""
+def few_panels(
+    panels: Sequence[SpanPanel], names: Sequence[str], layers: Sequence[int | None], n_apart: int
+) -> tuple[Sequence[SpanPanel], Sequence[str], int]:
+    """Return panels of spans × heads, one for each layer, with the names of their rows and how many rows are apart; of
+    many layers, panels of layers × heads, one for each span."""
+    if len(panels) <= _MOST_LAYERS:
+        return panels, names, n_apart
     of_spans = []
     for row, name in enumerate(names):
         shares, times = (np.array([getattr(panel, of)[row] for panel in panels]) for of in ("shares", "colours"))
         outlined = tuple((layer, j) for layer, panel in enumerate(panels) for i, j in panel.outlined if i == row)
         of_spans.append(SpanPanel(name, shares, times, outlined, row >= len(names) - n_apart))
-    return span_grid(of_spans, [str(m.layer) for m in text.maps], columns, (0, 0))
+    return of_spans, [*map(str, layers)], 0
 
 
 def _others_text(others: Sequence[int]) -> str:
@@ -295,7 +297,13 @@ def _strongest_text(one: SpanWeight | None) -> str:
 
 
 def _times(one: SpanWeight) -> str:
-    return f"{one.times_uniform:.1f} ×"
+    return times_text(one.times_uniform)
+
+
+def times_text(ratio: float) -> str:
+    """Return "1.8 ×", with more decimals where fewer would round a ratio below ``TURNS`` up to it."""
+    decimals = next(n for n in range(1, 9) if ratio >= TURNS or n == 8 or round(ratio, n) < TURNS)
+    return f"{fixed(ratio, decimals)} ×"
 
 
 def _row_name(text: SpanHeads, row: int) -> str:

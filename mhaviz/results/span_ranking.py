@@ -231,12 +231,6 @@ def _mean(of_maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
     return total / n_heads
 
 
-def shares_of(m: AttentionMap) -> NDArray[np.float64]:
-    """Return the weights of a map, (n_heads, rows, columns); NaN where queries see no key of a span."""
-    assert m.chance is not None
-    return np.where(m.chance == 0, np.nan, m.weights.astype(np.float64))
-
-
 def ratios_of(m: AttentionMap) -> NDArray[np.float64]:
     """Return the weights of a map / those of uniform attention, (n_heads, rows, columns); see ``ratios``."""
     assert m.chance is not None

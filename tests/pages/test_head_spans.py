@@ -38,7 +38,7 @@ def block(page, kind):
          "net: “answer” looks at “user” in L3 H0: 60% of its weight, 2.4 × uniform, over 5 texts"),
         (
             [[0.1, 0.2], [0.3, 0.49]],
-            "net: no head turns “answer” to another span: at most 2.0 × uniform, to “user” in L3 H1, over 5 texts",
+            "net: no head turns “answer” to another span: at most 1.96 × uniform, to “user” in L3 H1, over 5 texts",
         ),
         ([[0.01, 0.02], [0.0, 0.03]], "net: no head gives 5% of the weight of “answer” to another span, over 5 texts"),
     ],
@@ -54,8 +54,8 @@ def test_panels_have_the_numbers_of_all_heads():
     assert [panel.title for panel in grid.panels] == ["layer 0", "layer 3"]
     assert [panel.outlined for panel in grid.panels] == [(), ((0, 0),)]
     np.testing.assert_allclose(grid.panels[1].shares, [[0.6, 0.3], [0.4, 0.7], [0.01, 0.01], [0.3, 0.3]])
-    np.testing.assert_allclose(grid.panels[1].ratios[:2], [[2.4, 1.2], [0.8, 1.4]])
-    assert np.isnan(grid.panels[1].ratios[2:]).all()
+    np.testing.assert_allclose(grid.panels[1].colours[:2], [[2.4, 1.2], [0.8, 1.4]])
+    assert np.isnan(grid.panels[1].colours[2:]).all()
 
 
 def test_heads_are_ranked_by_what_they_give_the_span_of_the_title():

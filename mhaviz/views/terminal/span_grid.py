@@ -35,7 +35,7 @@ def span_grid_lines(block: SpanGrid, abilities: Abilities, width: int) -> Iterat
         for j in range(len(block.columns)):
             line.append(block.text(panel, i, j).rjust(cell), _style(*block.number(panel, i, j), abilities))
         yield line
-    colours = f"; colours: {scale.range_text} {block.of_colours}" * (abilities.colours is not None)
+    colours = f"; colours: {block.scale.range_text} {block.of_colours}" * (abilities.colours is not None)
     yield Line(f"{block.of_numbers}{colours}", DIM)
     yield Line()
 

@@ -108,5 +108,5 @@ def test_without_colours_nothing_is_said_of_them(show):
 
 def test_several_panels_are_left_to_the_tables(show):
     two = show(view_of(attention(np.concatenate([MASS, MASS]), chance=np.concatenate([CHANCE, CHANCE]))), 80)
-    assert "from span to span, mean of 2 heads" in two
+    assert "from span to another, mean of 2 heads" in two
     assert "numbers: %" not in two
