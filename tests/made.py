@@ -74,8 +74,8 @@ def span_map(names, mass, chance, rows=None, apart=(), kind="masked", layer=0, l
     mass = np.asarray(mass, np.float32)
     of_spans = np.broadcast_to(np.asarray(chance, np.float32), (*mass.shape[:2], len(names)))
     of_others = np.full((*mass.shape[:2], len(apart)), np.nan, np.float32)
-    edges = np.cumsum([0, *(lengths or [10] * len(names)), *[1] * len(apart)]).tolist()
-    ranges = tuple(((start, end),) for start, end in pairwise(edges))
+    edges = np.cumsum([len(apart), *(lengths or [10] * len(names))]).tolist()  # what is apart begins the text
+    ranges = *(((a, b),) for a, b in pairwise(edges)), *(((i, i + 1),) for i in range(len(apart)))
     places = range(len(names)) if rows is names else [names.index(name) for name in rows]
     return AttentionMap(
         mass,

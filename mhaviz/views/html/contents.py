@@ -16,7 +16,7 @@ from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, counted
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
-from mhaviz.pages.blocks import Drawn, Page, Table, heads, leaves
+from mhaviz.pages.blocks import Drawn, Page, Table, Text, heads, leaves
 from mhaviz.pages.colormaps import DIVERGING, HEADS, INK, SINK
 from mhaviz.pages.corpus_difference import corpus_difference_page
 from mhaviz.pages.difference import difference_page, heading
@@ -210,8 +210,9 @@ def _of_attention(
     """Return the page of an attention; ``tables``: described tables after its own; others as in ``_contents``."""
     page = _page_of(attention)
     attention = attention.with_sinks()
+    told = cut(harmless(page.title), _TITLE) if isinstance(page.title, str) else ""
     about = {
-        "title": _title(attention.maps, attention.source.model, style),
+        "title": (not style.title and told) or _title(attention.maps, attention.source.model, style),
         **_words(page, attention.source, style),
         "tables": [*_tables(page), *tables],
     }
@@ -542,9 +543,17 @@ def _words(page: Page, source: Source, style: Style) -> dict[str, str]:
 
 
 def _tables(page: Page) -> list[dict[str, Any]]:
-    """Return the tables of all blocks of a page that the browser has no picture of; those of heads of maps it has."""
-    tables = [block.as_table for block in leaves(page.blocks) if not block.n_heads]
-    return [_table(table.heading, table) for table in tables if table is not None]
+    """Return the tables of all blocks of a page that the browser has no picture of; those of heads of maps it has.
+    Where the page has several headings, such as of texts, each table begins with its own."""
+    blocks = list(leaves(page.blocks))
+    several = sum(isinstance(block, Text) and block.style == "heading" for block in blocks) > 1
+    tables, before = list[dict[str, Any]](), ""
+    for block in blocks:
+        if several and isinstance(block, Text) and block.style == "heading":
+            before = f"{'; '.join(block.lines)}; "
+        if not block.n_heads and (table := block.as_table) is not None:
+            tables.append(_table(harmless(f"{before}{table.heading}"), table))
+    return tables
 
 
 def _table(heading: str, table: Table) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from hostile import HOSTILE
+from made import span_map
 
 import mhaviz
 from mhaviz.errors import MhavizError
@@ -73,6 +74,35 @@ def test_the_cells_of_a_long_input_are_in_its_page():
         attention = model.attend(" ".join(map(str, range(length))), size=size, page=True)
         (m,) = contents_of(attention, Style()).document["maps"]
         assert (m["parts"][0]["values"] is not None, m["call"] is not None) == (has_values, True)
+
+
+def by_span(sentence=None, **more):
+    """Weights between spans, of which the answer looks at the question, beside a sink."""
+    mass = np.array([[[0.5, 0.0, 0.5], [0.6, 0.1, 0.3]], [[0.4, 0.0, 0.6], [0.1, 0.1, 0.8]]])
+    return span_map(("question", "answer"), mass, [[0.5, 0], [0.2, 0.5]], apart=("<s>",), sentence=sentence, **more)
+
+
+def test_a_page_of_spans_has_their_title_and_their_table():
+    one = Attention(Source("made by a test"), (by_span(),))
+    for given, heading in (
+        (one, "from span to span, mean of 2 heads"),
+        (one.of_query("answer"), "what “answer” looks"),
+    ):
+        document = contents_of(given, Style()).document
+        assert document["title"] == "“answer” looks at “question” in L0 H0: 60% of its weight, 3.0 × uniform"
+        (table,) = document["tables"]
+        assert table["heading"].startswith(heading)
+        assert "L0 H0: 60%, 3.0 ×" in table["rows"][0]
+        assert document["tokens"][-1]["labels"] == ["question (10)", "answer (10)", "<s>"]
+    assert contents_of(one, Style(title="mine")).document["title"] == "mine"
+
+
+def test_a_page_of_the_spans_of_several_texts_has_what_is_said_of_each():
+    two = Attention(Source("made by a test"), (by_span(0), by_span(1)))
+    first, second = (table["heading"] for table in contents_of(two, Style()).document["tables"])
+    assert first.startswith("sentence 0, masked self-attention: “answer” looks at “question” in L0 H0")
+    assert first.endswith("; from span to span, mean of 2 heads, the strongest head first")
+    assert second.startswith("sentence 1, masked self-attention: ")
 
 
 @pytest.mark.parametrize("harmful", HARMFUL, ids=lambda text: ascii(text)[:30])

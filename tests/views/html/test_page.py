@@ -11,6 +11,7 @@ import pytest
 import torch
 from benchmarks.tab import ask
 from hostile import HOSTILE
+from made import span_map
 
 import mhaviz
 from mhaviz.analyses.pooled_maps import pooled_of_call
@@ -49,6 +50,18 @@ def made(tokens, n_heads=2, **others):
 def shown(page):
     """All text that can be seen."""
     return page.ask("document.body.innerText")
+
+
+def test_spans_are_shown_with_their_title_and_their_table(opened, tmp_path):
+    mass = np.array([[[0.5, 0.0, 0.5], [0.6, 0.1, 0.3]], [[0.4, 0.0, 0.6], [0.1, 0.1, 0.8]]])
+    m = span_map(("question <b>", "answer"), mass, [[0.5, 0], [0.2, 0.5]], apart=("<s>",))
+    Attention(Source("made by a test"), (m,)).save(tmp_path / "a.html")
+    page = opened(tmp_path / "a.html", "#view=tables").ready()
+    text = shown(page)
+    assert "“answer” looks at “question <b>” in L0 H0: 60% of its weight, 3.0 × uniform" in text
+    assert "from span to span, mean of 2 heads" in text
+    assert "L0 H0: 60%, 3.0 ×" in text
+    np.testing.assert_allclose(page.weights(0, 1), mass[1], atol=1e-6)
 
 
 def test_what_is_waited_for_is_held_by_the_page(opened, minilm):
