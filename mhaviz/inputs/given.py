@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -96,6 +96,20 @@ class Given:
         if asked.get("ids") is not None:
             asked["ids"] = _sequences(asked["ids"])
         return cls(tuple(require_texts(texts)), target, **asked)
+
+    def without_role(self, role: str) -> "Given":
+        """Return the inputs without a chat's messages of a role.
+
+        Raises:
+            ArgumentError: there is no chat, no such message, or no other.
+        """
+        if self.chat is None:
+            raise ArgumentError("expected a chat to leave messages out of, got none")
+        kept = tuple(message for message in self.chat if message["role"] != role)
+        if len(kept) in (0, len(self.chat)):
+            roles = ", ".join(dict.fromkeys(quoted(message["role"]) for message in self.chat))
+            raise ArgumentError(f"expected a role of some messages, not all, got {quoted(role)}; there are {roles}")
+        return replace(self, chat=kept)
 
     @property
     def instead(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def folder(model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("chat").symlink_to(model_folder("chat"))
     Path("chats.jsonl").write_text("\n".join(json.dumps(messages(chat)) for chat in CHATS))
+    Path("one.json").write_text(json.dumps(messages(CHATS[0])))
     Path("spans.json").write_text(json.dumps(SPANS))
     Path("text.txt").write_text(TEXT)
     Path("texts.json").write_text(json.dumps([{"text": TEXT, "spans": SPANS}, messages(CHATS[0])]))
@@ -137,7 +138,6 @@ def test_a_heatmap_by_span_and_the_same_of_its_tokens(mhaviz, by, names):
 
 
 def test_a_heatmap_by_turn_of_one_query(mhaviz):
-    Path("one.json").write_text(json.dumps(messages(CHATS[0])))
     result = mhaviz("heatmap", *GPT, "--chat", "one.json", "--by", "turn", "--query", "assistant", "-o", "m.json")
     assert result.status == 0, result.err
     assert "what “assistant” looks at, mean of 8 heads" in result.out
@@ -204,3 +204,47 @@ def test_a_recording_is_not_lost_for_a_wrong_span(mhaviz):
     assert result.status == 2
     assert "span 'a': expected tokens from 0 to 8" in result.err
     assert read("m.npz")[0].weights.shape == (2, 8, 8)
+
+
+def test_what_changes_without_the_messages_of_a_role(mhaviz):
+    words = ("heatmap", *GPT, "--by", "turn", "--query", "assistant")
+    result = mhaviz(*words, "--chat", "one.json", "--without", "system", "-o", "change.json")
+    assert (result.status, result.err.splitlines()) == (
+        0,
+        ["mhaviz: only in the whole chat: system", "mhaviz: saved change.json"],
+    )
+    Path("rest.json").write_text(json.dumps(messages(CHATS[0][1:])))
+    for chat in ("one", "rest"):
+        mhaviz(*words, "--chat", f"{chat}.json", "-o", f"{chat}.safetensors")
+    before, after = read("one.safetensors"), read("rest.safetensors")
+    for old, new, change in zip(before, after, json.loads(Path("change.json").read_text())["differences"], strict=True):
+        keys = change["keys"]
+        was, now = (dict(zip(m.keys, np.moveaxis(m.weights, 2, 0), strict=True)) for m in (old, new))
+        assert keys[:3] == ["system", "user", "assistant"]
+        for j, key in enumerate(keys):
+            expected = now.get(key, 0) - was.get(key, np.zeros_like(now["user"]))
+            np.testing.assert_allclose(np.array(change["change"])[..., j], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--by turn --without robot", "--without: expected a role of some messages, not all, got 'robot'; there are "
+         "'system', 'user', 'assistant'"),
+        ("--without system", "--without compares spans by their names; add --by turn"),
+        ("--by spans.json --without system", "--without compares spans by their names; add --by turn"),
+        ("--by turn --without system --as lines", "--without draws what changes; leave out --as"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_left_out(mhaviz, words, message):
+    result = mhaviz("heatmap", *GPT, "--chat", "one.json", *words.split(), "-o", "out.json")
+    assert (result.status, result.err, result.out) == (2, f"mhaviz: {message}\n", "")
+    assert not Path("out.json").exists()
+
+
+def test_nothing_is_left_out_of_a_text(mhaviz):
+    result = mhaviz("heatmap", *GPT, "the cat", "--by", "turn", "--without", "system")
+    assert (result.status, result.err) == (
+        2,
+        "mhaviz: --without leaves messages out of a chat; add --chat messages.json\n",
+    )

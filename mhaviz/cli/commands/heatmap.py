@@ -2,18 +2,25 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, long_option, style_of
+from mhaviz.cli.shared.change_limit import span_notices
 from mhaviz.cli.shared.console import progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option, read_by
 from mhaviz.cli.shared.parsing import parse_window, parsed
-from mhaviz.cli.shared.queries import As, deliver_form, require_form, require_query
+from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
-from mhaviz.pages.registry import MAP_SUFFIXES
+from mhaviz.errors import ArgumentError
+from mhaviz.inputs.given import Given
+from mhaviz.pages.registry import MAP_SUFFIXES, PAGE_SUFFIXES
+
+if TYPE_CHECKING:
+    from mhaviz.results.attention import Attention
+    from mhaviz.results.difference import Difference
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +65,10 @@ def heatmap(
     form: As = None,
     mean: Mean = None,
     by: By = None,
+    without: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="What changes if messages of this role are left out of --chat; with --by."),
+    ] = None,
     generate: Generate = 0,
     hide_special: Annotated[
         bool, model_option("--hide-special", help="Crop tokens such as [CLS]; weights stay as they are.")
@@ -81,8 +92,10 @@ def heatmap(
 
     Output: a {MAP_SUFFIXES} file.
     """
-    given = given_to(model, delivery, texts, target, instead, MAP_SUFFIXES, generate=generate, whole=long.whole)
+    suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
+    given = given_to(model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole)
     style = style_of(looks, delivery)
+    lacking = None if without is None else _without(without, given, by, form)
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form, head, is_mean=mean is not None)
@@ -93,23 +106,55 @@ def heatmap(
     delivery.tell(*loaded.notices)
     if mean is None:
         delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
-    with progress(delivery.quiet, "computing", time_left=True) as on_progress:
-        attention = checked(loaded, partial(require_form, query=query, form=form, style=style)).attend(
-            given,
-            layer=layer,
-            head=head,
-            kind=kind,
-            hide_special=hide_special,
-            show=show,
-            page=".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None,
-            verify=verify,
-            pool=long.pool,
-            size=long.size,
-            window=long.window,
-            mean=mean,
-            by=spans,
-            on_notice=None if delivery.quiet else delivery.tell,
-            on_progress=on_progress,
-        )
+    has_page = ".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None
+
+    def attend(read: Given) -> "Attention":
+        with progress(delivery.quiet, "computing", time_left=True) as on_progress:
+            return checked(loaded, partial(require_form, query=query, form=form, style=style)).attend(
+                read,
+                layer=layer,
+                head=head,
+                kind=kind,
+                hide_special=hide_special,
+                show=show,
+                page=has_page,
+                verify=verify,
+                pool=long.pool,
+                size=long.size,
+                window=long.window,
+                mean=mean,
+                by=spans,
+                on_notice=None if delivery.quiet else delivery.tell,
+                on_progress=on_progress,
+            )
+
+    attention = attend(given)
+    if lacking is not None:
+        delivery.deliver(_change(attention, attend(lacking), query, delivery), style)
+        return
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     deliver_form(attention, query, form, delivery, style, notice)
+
+
+def _without(role: str, given: Given, by: str | None, form: Form | None) -> Given:
+    """Return the inputs without the messages of a role. Raises ArgumentError where these, or spans, are not known."""
+    if by is None or read_by(by) != by or by == "word":
+        raise ArgumentError("--without compares spans by their names; add --by turn")
+    if form is not None:
+        raise ArgumentError("--without draws what changes; leave out --as")
+    if given.chat is None:
+        raise ArgumentError("--without leaves messages out of a chat; add --chat messages.json")
+    try:
+        return given.without_role(role)
+    except ArgumentError as error:
+        raise ArgumentError(f"--without: {error}") from None
+
+
+def _change(whole: "Attention", lacking: "Attention", query: str | None, delivery: Delivery) -> "Difference":
+    """Return what changes where messages are left out, of all spans or of a query. Raises as ``mhaviz.diff``."""
+    from mhaviz.analyses.difference import compare
+
+    before, after = (maps_of(attention, query, "map") for attention in (whole, lacking))
+    difference = compare(before, after)
+    delivery.tell(*span_notices(difference, ("the whole chat", "the rest")))
+    return difference

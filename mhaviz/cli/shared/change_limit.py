@@ -66,14 +66,14 @@ def text_notices(difference: "Difference") -> Iterator[str]:
     yield f"the texts differ at {len(pairs):,} of {len(first):,} tokens: {named}{more}"
 
 
-def span_notices(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:
-    """Iterate over messages on the spans that only one file has."""
+def span_notices(difference: "Difference", sides: Sequence[Path | str]) -> Iterator[str]:
+    """Iterate over messages on the spans that only one side has."""
     from mhaviz.pages.labels import quoted
 
-    for side, path in enumerate(paths):
+    for side, name in enumerate(sides):
         only = [m.only[side] for m in difference.maps if m.only]
-        if names := dict.fromkeys(quoted(name, _SPAN_CELLS) for one in only for name in (*one.keys, *one.queries)):
-            yield f"only in {path}: {', '.join(names)}"
+        if names := dict.fromkeys(quoted(span, _SPAN_CELLS) for one in only for span in (*one.keys, *one.queries)):
+            yield f"only in {name}: {', '.join(names)}"
 
 
 def flaw_notices(difference: "Difference", paths: Sequence[Path]) -> Iterator[str]:
