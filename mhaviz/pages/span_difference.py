@@ -1,12 +1,14 @@
 """Page of the difference of two texts by sentence, turn or other spans: which span gets more weight, beside uniform
 attention, and in which heads."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.errors import counted
 from mhaviz.inputs.tokens import OF_ONE_TEXT
@@ -15,20 +17,32 @@ from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale, end_of_scale
-from mhaviz.pages.span_weights import SPAN_NAME, few_panels, span_grid, text_name, times_text
+from mhaviz.pages.span_weights import (
+    ITSELF,
+    MOST_ROWS,
+    SPAN_NAME,
+    apart_keys,
+    few_panels,
+    grid_of_spans,
+    key_name,
+    others_text,
+    row_name,
+    text_name,
+    times_text,
+)
 from mhaviz.pages.words import bits_text
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.means import mean_text
 from mhaviz.results.result import Source
 from mhaviz.results.span_changes import SpanChanges
 from mhaviz.results.span_numbers import REST
-from mhaviz.results.span_ranking import SpanHeads, SpanWeight, ratios
+from mhaviz.results.span_ranking import SpanHeads, SpanWeight
 
 _MOST_PAIRS, _MOST_HEADS = 12, 8  # rows of tables
 _MOST_NAMED = 2  # spans of one text that a title names
 _LEAST = 0.005  # least change of a weight that is told: half a point
+_OF_COLOURS, _OF_NUMBERS = "change: after − before, in points (% of the weight)", "numbers: the same"
 _LEAST_END = 5.0  # least end of the scale in points, so that noise stays pale
-_ITSELF = "itself"
 
 
 def are_by_span(d: Difference) -> bool:
@@ -56,7 +70,7 @@ def where_of_spans(head: HeadDifference) -> str:
     if change is None:
         return NOTHING
     query, key = head.map.queries[change.query], head.map.keys[change.key]
-    to = _ITSELF if query == key and head.map.kind in OF_ONE_TEXT else quoted(key, SPAN_NAME)
+    to = ITSELF if query == key and head.map.kind in OF_ONE_TEXT else quoted(key, SPAN_NAME)
     way = to if len(head.map.rows) == 1 else f"{quoted(query, SPAN_NAME)} → {to}"
     return f"{way}: {percent(change.before)} → {percent(change.after)}"
 
@@ -114,21 +128,8 @@ class _Text:
     def _rows(self) -> range:
         return range(len(self._first.first.rows))
 
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        """Names of the columns; one that looks like another has its number before it."""
-        shown = [quoted(name, SPAN_NAME) for name in self._first.first.keys]
-        again = Counter(shown)
-        return tuple(f"#{i} {name}" if again[name] > 1 else name for i, name in enumerate(shown))
-
-    def _row_name(self, row: int) -> str:
-        """Return the name of a row, which is that of its column if it has one."""
-        name = self._first.first.queries[row]
-        own = self._first.itself(row)
-        return quoted(name, SPAN_NAME) if own is None else self._names[own]
-
     def _key_name(self, row: int, key: int) -> str:
-        return _ITSELF if key == self._first.itself(row) else in_quotes(self._names[key])
+        return ITSELF if key == self._first.itself(row) else in_quotes(key_name(self._first, key))
 
     @property
     def title(self) -> str:
@@ -136,7 +137,7 @@ class _Text:
         uniform, as before)"."""
         changes = self.changes
         row, key = changes.largest
-        who, lead = f"“{self._row_name(row)}”", self._lead(row)
+        who, lead = f"“{row_name(self._first, row)}”", self._lead(row)
         others = "other " * any(changes.lone)
         if not changes.has_changed:
             who = who if len(self._rows) == 1 else "every span"
@@ -164,14 +165,15 @@ class _Text:
         return f"{one} → {other}: " if one != other else f"{one}: "
 
     def _spans(self, keys: Sequence[int]) -> str:
-        named = [f"“{self._names[key]}”" for key in keys]
+        named = [f"“{key_name(self._first, key)}”" for key in keys]
         return " and ".join(named) if len(named) <= _MOST_NAMED else counted(len(named), "span")
 
     def blocks(self) -> Iterator[Block]:
         """Yield what changes most in which head, the picture and the table."""
         yield Text((self._subtitle,), "subtitle")
         if len(self._rows) > 1:
-            yield self._spans_grid()
+            sides = (("before", self.changes.before), ("after", self.changes.after))
+            yield grid_of_spans(self._first, [(title, side.mass, side.chance) for title, side in sides])
             yield self._pairs_table()
             return
         yield self._query_table()
@@ -197,27 +199,39 @@ class _Text:
         if not in_words:
             return f"{head.name}: {numbers}"
         end = self._key_name(row, key)
-        way = f"on {end}" if len(self._rows) == 1 else f"from “{self._row_name(row)}” on {end}"
+        way = f"on {end}" if len(self._rows) == 1 else f"from “{row_name(self._first, row)}” on {end}"
         return f"{head.name} changes most, {way}: {numbers}"
+
+    @cached_property
+    def _shown(self) -> tuple[list[int], list[int]]:
+        """Columns of the spans of which a head changes most, for the queries of one span, and those of all others. That
+        which changes most of those that both texts have comes first."""
+        keys, (_, most) = self._first.keys, self.changes.most_changed
+        shown = sorted(sorted(keys, key=lambda key: (key != most, -self.changes.sizes[0, key]))[:MOST_ROWS])
+        return shown, [key for key in keys if key not in shown]
 
     def _query_table(self) -> Table:
         """Return the table of the columns, for the queries of one span."""
-        order = [*self._first.keys, *self._apart]
-        rows = tuple((self._plain_name(0, key), *self._numbers(0, key)) for key in order)
-        heading = f"what “{self._row_name(0)}” looks at, {self._first.name}"
-        return self._table((Column("span", align="left", is_key=True),), rows, heading, None)
+        shown, others = self._shown
+        rows = [(self._plain_name(0, key), *self._numbers(0, key)) for key in shown]
+        if others:
+            before, after = (float(side.mass[0, others].sum()) for side in (self.changes.before, self.changes.after))
+            rows.append((others_text(others), before, after, after - before, None, None, None))
+        rows += [(self._plain_name(0, key), *self._numbers(0, key)) for key in apart_keys(self._first)]
+        heading = f"what “{row_name(self._first, 0)}” looks at, {self._first.name}"
+        return self._table((Column("span", align="left", is_key=True),), tuple(rows), heading, None)
 
     def _pairs_table(self) -> Table:
         """Return the table of the pairs of spans, those of the largest changes first."""
-        pairs = [(row, key) for row in self._rows for key in range(len(self._names))]
+        pairs = [(row, key) for row in self._rows for key in range(len(self._first.first.keys))]
         pairs.sort(key=lambda pair: -abs(float(self.changes.change[pair])))
         rows = tuple(
-            (self._row_name(row), self._plain_name(row, key), *self._numbers(row, key))
+            (row_name(self._first, row), self._plain_name(row, key), *self._numbers(row, key))
             for row, key in pairs
             if self.changes.most(row, key)
         )
         ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
-        return self._table(ends, rows, f"from span to span, {self._first.name}, the largest change first", _MOST_PAIRS)
+        return self._table(ends, rows, f"the largest changes, {self._first.name}", _MOST_PAIRS)
 
     def _table(
         self, ends: tuple[Column, ...], rows: tuple[tuple[Any, ...], ...], heading: str, most: int | None
@@ -229,7 +243,7 @@ class _Text:
         return Table(columns, tuple(row[:n] for row in rows), heading, most, notes)
 
     def _plain_name(self, row: int, key: int) -> str:
-        return _ITSELF if key == self._first.itself(row) else self._names[key]
+        return ITSELF if key == self._first.itself(row) else key_name(self._first, key)
 
     def _numbers(self, row: int, key: int) -> tuple[Any, ...]:
         """Return the numbers of a pair, as ``_NUMBERS``."""
@@ -240,42 +254,38 @@ class _Text:
         times = [mean and mean.times_uniform for mean in means]
         return (*shares, float(changes.change[row, key]), *times, self._most_text(row, key))
 
-    @property
-    def _apart(self) -> list[int]:
-        """Columns of the rest and of sinks."""
-        return [key for key in range(len(self._names)) if key not in self._first.keys]
-
-    def _spans_grid(self) -> SpanGrid:
-        """Return spans × spans before and after, each the mean over all heads."""
-        panels, order = list[SpanPanel](), [*self._first.keys, *self._apart]
-        for title, side in (("before", self.changes.before), ("after", self.changes.after)):
-            chance = np.where(np.isin(np.arange(len(self._names)), side.keys), side.chance, np.nan)
-            shares = np.where(chance == 0, np.nan, side.mass)
-            panels.append(SpanPanel(title, shares[:, order], ratios(side.mass, chance)[:, order]))
-        names = [self._names[key] for key in order]
-        return span_grid(panels, [*map(self._row_name, self._rows)], names, (0, len(self._apart)))
-
     def _heads_grid(self) -> SpanGrid:
-        """Return the change of every head, a panel of spans × heads for each layer."""
-        order, panels, begin = [*self._first.keys, *self._apart], list[SpanPanel](), 0
-        points = 100 * np.array([self.changes.changes(0, key) for key in order])
-        end = max(end_of_scale([points.astype(np.float32)]), _LEAST_END)
-        _, key = self.changes.most_changed
-        outlined = order.index(key), int(np.abs(points[order.index(key)]).argmax())
-        for m in self._first.maps:
-            those = slice(begin, begin + len(m.weights))
-            title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
-            own = ((outlined[0], outlined[1] - begin),) if begin <= outlined[1] < those.stop else ()
-            panels.append(SpanPanel(title, points[:, those] / 100, points[:, those], own))
-            begin = those.stop
-        of_heads = not self._first.first.quantity.of_all_heads
-        columns = tuple(map(str, self._first.first.heads)) if of_heads else ("mean",)
-        beyond = bool((np.abs(points) > end).any())
-        scale = Scale(DIVERGING, -end, end, signed=True, name="change", below=beyond, above=beyond)
-        names, layers = [self._names[j] for j in order], [m.layer for m in self._first.maps]
-        shown, rows, n_apart = few_panels(panels, names, layers, len(self._apart))
-        of_colours, of_numbers = "change: after − before, in points (% of the weight)", "numbers: the same"
-        return SpanGrid(tuple(shown), tuple(rows), columns, (n_apart, 0), scale, of_colours, of_numbers)
+        """Return the change of every head, a panel of spans × heads for each layer; of many layers, of layers × heads
+        for each span."""
+        (keys, others), apart, maps = self._shown, apart_keys(self._first), self._first.maps
+        order = [*keys, *[-1] * bool(others), *apart]
+        _, most = self.changes.most_changed
+        heads, panels = list(dict.fromkeys(head for m in maps for head in m.heads)), list[SpanPanel]()
+        for before, after in zip(maps, self.changes.after.maps, strict=True):
+            change = (after.weights[:, 0].astype(np.float64) - before.weights[:, 0]).T  # columns, n_heads
+            if others:  # as one span
+                change = np.concatenate([change, change[others].sum(axis=0, keepdims=True)])
+            shown = np.full((len(order), len(heads)), np.nan)  # a layer may lack some heads
+            shown[:, [heads.index(head) for head in before.heads]] = change[order]
+            title = mean_text(before.mean_over) if before.layer is None else f"layer {before.layer}"
+            panels.append(SpanPanel(title, shown, 100 * shown))
+        row = order.index(most)
+        sizes = np.array([np.nan_to_num(np.abs(panel.shares[row])) for panel in panels])  # layers, heads
+        number, head = (int(i) for i in np.unravel_index(int(sizes.argmax()), sizes.shape))
+        if self.changes.has_changed:
+            panels[number] = replace(panels[number], outlined=((row, head),))
+        names = [others_text(others) if key < 0 else key_name(self._first, key) for key in order]
+        columns = tuple(map(str, heads)) if not self._first.first.quantity.of_all_heads else ("mean",)
+        drawn, rows, n_apart = few_panels(panels, names, [m.layer for m in maps], len(apart))
+        scale = _scale(np.concatenate([panel.colours.ravel() for panel in panels]))
+        return SpanGrid(tuple(drawn), tuple(rows), columns, (n_apart, 0), scale, _OF_COLOURS, _OF_NUMBERS)
+
+
+def _scale(points: NDArray[np.float64]) -> Scale:
+    """Return the scale of changes in points."""
+    end = max(end_of_scale([points.astype(np.float32)]), _LEAST_END)
+    below, above = bool((points < -end).any()), bool((points > end).any())
+    return Scale(DIVERGING, -end, end, signed=True, name="change", below=below, above=above)
 
 
 def _beside_uniform(before: SpanWeight | None, after: SpanWeight | None) -> str:

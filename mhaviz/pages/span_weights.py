@@ -27,9 +27,9 @@ from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight
 _MOST_LAYERS = 8  # layers with a panel each
 _MOST_HEADS, _FEW_SPANS = 8, 12  # heads that are drawn one by one, of so many spans
 _MOST_PAIRS = 8  # rows of the table of pairs
-_MOST_ROWS, _MOST_CELLS = 16, 32  # spans that a query looks at, and cells of a side of spans × spans
+MOST_ROWS, _MOST_CELLS = 16, 32  # spans that a query looks at, and cells of a side of spans × spans
 SPAN_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
-_ITSELF = "itself"
+ITSELF = "itself"
 _ABOUT_HEADS = (
     Column(f"heads ≥ {short(TURNS)} ×", "{:,}".format),
     Column("strongest", align="left"),
@@ -86,11 +86,11 @@ def _title(text: SpanHeads, is_random: bool) -> str:
     """Return "“answer” looks at “document 2” in L3 H7: 54% of its weight, 2.1 × uniform", or that no head turns to
     another span; of a mean over heads, that it does not, as some head may."""
     best, is_mean = text.best, text.first.quantity.of_all_heads
-    who = f"“{_row_name(text, 0)}”" if _is_of_query(text) else "a span"
+    who = f"“{row_name(text, 0)}”" if _is_of_query(text) else "a span"
     if best is None:
         share = f"{percent(LEAST_MASS)} of the weight of {who}"
         return f"The mean gives no other span {share}" if is_mean else f"No head gives {share} to another span"
-    row, key = _row_name(text, best.query), _key_name(text, best.key)
+    row, key = row_name(text, best.query), key_name(text, best.key)
     if not best.turns:
         what = f"The mean turns {who} to no other span" if is_mean else f"No head turns {who} to another span"
         to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
@@ -114,7 +114,7 @@ def _blocks(text: SpanHeads) -> Iterator[Block]:
 
 def _heads_grid(text: SpanHeads) -> SpanGrid:
     """Return a panel of spans × heads for each layer, of the queries of one span. Sinks and the rest are rows apart."""
-    keys, apart, best = text.strongest_keys(0, _MOST_ROWS), _apart(text), text.best
+    keys, apart, best = text.strongest_keys(0, MOST_ROWS), apart_keys(text), text.best
     others = [key for key in text.keys if key not in keys]
     order = [*keys, *[-1] * bool(others), *apart]
     heads, panels = list(dict.fromkeys(head for m in text.maps for head in m.heads)), []
@@ -135,7 +135,7 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
         title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
         panels.append(SpanPanel(title, shares, times, outlined))
     of_heads = not text.first.quantity.of_all_heads
-    names = [*(_labelled(text, key) for key in keys), *[_others_text(others)] * bool(others)]
+    names = [*(_labelled(text, key) for key in keys), *[others_text(others)] * bool(others)]
     names += [_labelled(text, key) for key in apart]
     of_columns = tuple(map(str, heads)) if of_heads else ("mean",)
     shown, rows, n_apart = few_panels(panels, names, [m.layer for m in text.maps], len(apart))
@@ -157,35 +157,43 @@ def few_panels(
     return of_spans, [*map(str, layers)], 0
 
 
-def _others_text(others: Sequence[int]) -> str:
+def others_text(others: Sequence[int]) -> str:
+    """Return "23 other spans"."""
     return counted(len(others), "other span")
 
 
 def _spans_grid(text: SpanHeads) -> SpanGrid:
-    """Return spans × spans, of each head or of the mean over many. Sinks and the rest are columns apart; of many spans,
-    a row or column is of neighbours."""
+    """Return spans × spans, of each head or of the mean over many."""
     if text.n_matrices > (_MOST_HEADS if len(text.keys) <= _FEW_SPANS else 1):
-        of_heads = [(text.name, text.mass, text.chance)]
-    else:
-        of_heads = [
-            (title, mass.astype(np.float64), chance.astype(np.float64))
-            for m in text.maps
-            if m.chance is not None
-            for title, mass, chance in zip(_titles(m), m.weights, m.chance, strict=True)
-        ]
-    apart, n_rows = _apart(text), len(text.first.rows)
+        return grid_of_spans(text, [(text.name, text.mass, text.chance)])
+    of_heads = [
+        (title, mass.astype(np.float64), chance.astype(np.float64))
+        for m in text.maps
+        if m.chance is not None
+        for title, mass, chance in zip(_titles(m), m.weights, m.chance, strict=True)
+    ]
+    return grid_of_spans(text, of_heads)
+
+
+def grid_of_spans(text: SpanHeads, numbers: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]]) -> SpanGrid:
+    """Return panels of spans × spans. Sinks and the rest are columns apart; of many spans, a row or column is of
+    neighbours.
+
+    ``numbers``: title, weights and those of uniform attention of each panel, (rows, columns).
+    """
+    apart, n_rows = apart_keys(text), len(text.first.rows)
     rows, columns = (even_edges(n, _MOST_CELLS).tolist() for n in (n_rows, len(text.keys)))
     n_columns, panels = len(columns) - 1, []
-    for title, mass, chance in of_heads:
+    for title, mass, chance in numbers:
         shares, even = (_in_cells(x, rows, columns, text.keys, apart) for x in (mass, np.nan_to_num(chance)))
         shares[:, :n_columns][even[:, :n_columns] == 0] = np.nan  # which queries do not see
         panels.append(SpanPanel(title, shares, ratios(shares, even)))
-    of_rows = [_cell_name(start, end, _row_name(text, start)) for start, end in pairwise(rows)]
+    of_rows = [_cell_name(start, end, row_name(text, start)) for start, end in pairwise(rows)]
     of_columns = [
-        _cell_name(text.keys[start], text.keys[end - 1] + 1, _key_name(text, text.keys[start]))
+        _cell_name(text.keys[start], text.keys[end - 1] + 1, key_name(text, text.keys[start]))
         for start, end in pairwise(columns)
     ]
-    return span_grid(panels, of_rows, [*of_columns, *(_key_name(text, key) for key in apart)], (0, len(apart)))
+    return span_grid(panels, of_rows, [*of_columns, *(key_name(text, key) for key in apart)], (0, len(apart)))
 
 
 def _in_cells(
@@ -214,7 +222,7 @@ def span_grid(
 def _labelled(text: SpanHeads, key: int) -> str:
     """Return the name of a span with its number of tokens, "document 2 (110)"."""
     count = _count(text, key)
-    return _key_name(text, key) + (f" ({count:,})" if key in text.keys and count else "")
+    return key_name(text, key) + (f" ({count:,})" if key in text.keys and count else "")
 
 
 def _count(text: SpanHeads, key: int) -> int | None:
@@ -229,7 +237,7 @@ def _lookback_text(text: SpanHeads) -> str:
         return ""
     ends = f", {ratios.min():.2f} to {ratios.max():.2f} by head" * (ratios.size > 1)
     return (
-        f"lookback ratio {ratios.mean():.2f}{ends}: weight on a token before “{_row_name(text, 0)}” / the same + that "
+        f"lookback ratio {ratios.mean():.2f}{ends}: weight on a token before “{row_name(text, 0)}” / the same + that "
         f"on one of its own so far (Chuang et al. 2024)"
     )
 
@@ -238,16 +246,16 @@ def _query_table(text: SpanHeads) -> Table:
     """Return a table of the spans that the queries of one look at, in the order of the text, then of the rest and the
     sinks."""
     rows = list[tuple[Any, ...]]()
-    keys = text.strongest_keys(0, _MOST_ROWS)
+    keys = text.strongest_keys(0, MOST_ROWS)
     for key in keys:
-        name = _ITSELF if key == text.itself(0) else _key_name(text, key)
+        name = ITSELF if key == text.itself(0) else key_name(text, key)
         rows.append((name, _count(text, key), *_numbers(text, 0, key)))
     if others := [key for key in text.keys if key not in keys]:
         mass, chance = (float(x[0, others].sum()) for x in (text.mass, text.chance))
-        rows.append((_others_text(others), None, mass, chance, mass / chance if chance else None, None, None))
-    for key in _apart(text):
-        rows.append((_key_name(text, key), _count(text, key), float(text.mass[0, key]), *[None] * 4))
-    heading = f"what “{_row_name(text, 0)}” looks at, {text.name}"
+        rows.append((others_text(others), None, mass, chance, mass / chance if chance else None, None, None))
+    for key in apart_keys(text):
+        rows.append((key_name(text, key), _count(text, key), float(text.mass[0, key]), *[None] * 4))
+    heading = f"what “{row_name(text, 0)}” looks at, {text.name}"
     span = (Column("span", align="left", is_key=True), Column("tokens", "{:,}".format))
     return _of_heads(text, Table((*span, *_NUMBERS), tuple(rows), heading, notes=_TURNING))
 
@@ -256,7 +264,7 @@ def _pairs_table(text: SpanHeads) -> Table:
     """Return a table of the pairs of spans, first those of which a head gives the one the most × uniform."""
     pairs = islice(text.ranking(), _MOST_PAIRS)
     rows = tuple(
-        (_row_name(text, one.query), _key_name(text, one.key), *_numbers(text, one.query, one.key)) for one in pairs
+        (row_name(text, one.query), key_name(text, one.key), *_numbers(text, one.query, one.key)) for one in pairs
     )
     ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
     which = (
@@ -286,7 +294,7 @@ def _titles(m: AttentionMap) -> tuple[str, ...]:
     return tile_titles(m) if m.layer is not None else (mean_text(m.mean_over),)
 
 
-def _apart(text: SpanHeads) -> list[int]:
+def apart_keys(text: SpanHeads) -> list[int]:
     """Return the columns of the rest and of sinks."""
     return [key for key in range(len(text.first.keys)) if key not in text.keys]
 
@@ -306,7 +314,7 @@ def times_text(ratio: float) -> str:
     return f"{fixed(ratio, decimals)} ×"
 
 
-def _row_name(text: SpanHeads, row: int) -> str:
+def row_name(text: SpanHeads, row: int) -> str:
     """Return the name of a row, with the place of its column, so that a span has one place; of a span of sinks alone,
     which has no column, without a place."""
     place = text.itself(row)
@@ -315,7 +323,8 @@ def _row_name(text: SpanHeads, row: int) -> str:
     return _name(text.first.queries[row], place if _are_numbered(text) else None)
 
 
-def _key_name(text: SpanHeads, key: int) -> str:
+def key_name(text: SpanHeads, key: int) -> str:
+    """Return the name of a column, with its place where names are cut or alike."""
     return _name(text.first.keys[key], key if key in text.keys and _are_numbered(text) else None)
 
 

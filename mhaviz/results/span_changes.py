@@ -89,15 +89,15 @@ class SpanChanges:
     @cached_property
     def most_changed(self) -> tuple[int, int]:
         """Row and column of the largest change of a head, among the columns that both texts have."""
-        return self._place_of_largest(self._sizes)
+        return self._place_of_largest(self.sizes)
 
     @property
     def has_changed(self) -> bool:
         """Whether some head changes by more than rounding, in a column that both texts have."""
-        return bool(self._sizes[:, self._are_shared].max() > _ROUNDING)
+        return bool(self.sizes[:, self._are_shared].max() > _ROUNDING)
 
     @cached_property
-    def _sizes(self) -> NDArray[np.float64]:
+    def sizes(self) -> NDArray[np.float64]:
         """Largest change of a head, (rows, columns)."""
         pairs = zip(self.before.maps, self.after.maps, strict=True)
         of_maps = [np.abs(b.weights.astype(np.float64) - a.weights).max(axis=0) for a, b in pairs]

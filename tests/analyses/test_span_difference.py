@@ -83,6 +83,7 @@ def test_uniform_attention_gives_nothing_to_a_span_that_is_not_there():
     (m,) = compare(before, after).maps
     for side, whole, absent in zip(m.sides, (before[0], after[0]), (2, 0), strict=True):
         assert not side.chance[..., absent].any()
+        assert np.isnan(side.chance[..., 4:]).all(), "of the rest and sinks it is not known, here or there"
         for name in ("user", "answer"):
             row, own = m.change.queries.index(name), whole.queries.index(name)
             for key in (j for j in range(4) if j != absent):

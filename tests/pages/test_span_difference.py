@@ -1,5 +1,6 @@
 """What is said of two texts by span, from numbers worked out by hand."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -117,7 +118,8 @@ def test_changes_are_in_points_around_0():
     texts = [[grid.text(panel, row, head) for head in range(2)] for row in range(4)]
     assert texts == [["−10", "−10"], ["+10", "+2"], ["0", "+8"], ["0", "0"]]
     assert grid.scale.low == -grid.scale.high <= -10
-    assert grid.number(panel, 3, 0)[1] == grid.scale, "what sinks get or lose has the colours of all changes"
+    np.testing.assert_allclose(panel.colours[:, 0], [-10, 10, 0, 0], atol=1e-5)
+    assert not grid.is_grey(panel, 3, 0), "what sinks get or lose has the colours of all changes"
 
 
 def test_nothing_is_drawn_of_what_has_not_changed():
@@ -131,3 +133,31 @@ def test_names_that_look_alike_are_told_apart():
     both = dict.fromkeys(long, (0.1, 0.1)) | WITHOUT
     names = [row[0] for row in block(page(text(both), text(WITHOUT)), Table).texts()]
     assert [name[:5] for name in names[:2]] == ["#0 A ", "#1 A "]
+
+
+def test_many_layers_have_a_panel_for_each_span():
+    before, after = (
+        Attention(Source("a", {"name": "a"}), tuple(replace(side[0], layer=layer) for layer in range(9)))
+        for side in (text(WITH), text(WITHOUT, 0.04))
+    )
+    grid = block(page(before, after), SpanGrid)
+    assert [panel.title for panel in grid.panels] == ["system", "user", "answer", "<s>"]
+    assert grid.rows == tuple("012345678")
+    assert [panel.outlined for panel in grid.panels] == [(), ((0, 0),), (), ()]
+
+
+def test_of_many_spans_those_that_change_most_are_shown():
+    many = {f"s{i}": (0.01 + (i % 2) / 1000, 0.02) for i in range(30)}
+    sides = ({**many, "user": (0.5 + shift, 0.3), "answer": (0.2 - shift, 0.1)} for shift in (0, 0.1))
+    table = block(page(*map(text, sides)), Table)
+    assert [row[0] for row in table.texts()[-3:-1]] == ["user", "itself"]
+    assert table.texts()[-1] == ("16 other spans", "17%", "17%", "0.0", "–", "–", "–")
+    assert len(table.rows) == 17
+
+
+def test_what_changes_most_is_shown_among_many_spans_that_are_gone():
+    gone = {f"s{i}": (0.02, 0.02) for i in range(20)}
+    before = text(gone | {"user": (0.4, 0.3), "answer": (0.2, 0.1)})
+    grid = block(page(before, text({"user": (0.41, 0.3), "answer": (0.2, 0.1)})), SpanGrid)
+    (panel,) = grid.panels
+    assert [grid.rows[row] for row, _ in panel.outlined] == ["user"]
