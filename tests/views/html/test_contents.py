@@ -85,7 +85,7 @@ def by_span(sentence=None, **more):
 def test_a_page_of_spans_has_their_title_and_their_table():
     one = Attention(Source("made by a test"), (by_span(),))
     for given, heading in (
-        (one, "from span to span, mean of 2 heads"),
+        (one, "from span to another, mean of 2 heads"),
         (one.of_query("answer"), "what “answer” looks"),
     ):
         document = contents_of(given, Style()).document
@@ -101,7 +101,7 @@ def test_a_page_of_the_spans_of_several_texts_has_what_is_said_of_each():
     two = Attention(Source("made by a test"), (by_span(0), by_span(1)))
     first, second = (table["heading"] for table in contents_of(two, Style()).document["tables"])
     assert first.startswith("sentence 0, masked self-attention: “answer” looks at “question” in L0 H0")
-    assert first.endswith("; from span to span, mean of 2 heads, the strongest head first")
+    assert first.endswith("; from span to another, mean of 2 heads, the strongest head first")
     assert second.startswith("sentence 1, masked self-attention: ")
 
 
