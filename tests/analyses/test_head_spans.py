@@ -17,6 +17,7 @@ from mhaviz.errors import ArgumentError
 from mhaviz.inputs.span_choice import SpanChoice
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
+from mhaviz.results.sinks import sinks_at
 
 CLOSE = rounding(depth=2)
 
@@ -196,6 +197,19 @@ def test_intervals_are_those_of_few_or_many_texts(monkeypatch, n_texts):
     for name in ("mean", "spread", "low", "high", "sentences"):
         np.testing.assert_allclose(getattr(number, name), expected[name], atol=1e-12)
     assert np.isfinite(number.low).all() == (n_texts > 1)
+
+
+def test_sinks_are_no_rest(monkeypatch):
+    """One text has both, one has two sinks, of which one has the name of the rest."""
+    random, texts = np.random.default_rng(0), []
+    for apart, sinks in ((("(rest)", "<s>"), [3]), (("(rest)", "."), [2, 3])):
+        mass = random.dirichlet(np.ones(4), (3, 2))
+        texts.append((span_map(("a", "b"), mass, [[0.5, 0], [0.2, 0.6]], apart=apart, sinks=sinks_at(sinks)),))
+    kind = of_maps(monkeypatch, texts)
+    (first,), (second,) = texts
+    np.testing.assert_allclose(kind.rest[0], first.weights[:, 1, 2] / 2, atol=1e-7)
+    both = (first.weights[:, 1, 3] + second.weights[:, 1, 2:].sum(axis=1)) / 2
+    np.testing.assert_allclose(kind.sinks[0], both, atol=1e-7)
 
 
 def test_heads_that_a_layer_lacks_have_no_number(monkeypatch):

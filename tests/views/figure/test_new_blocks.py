@@ -1,6 +1,6 @@
 """A block of a kind that no medium knows, and blocks inside of others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from mhaviz.pages.panels import Panel, Scale
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
+from mhaviz.views.figure import fonts
 from mhaviz.views.figure.page import draw_page, draw_pages
 from mhaviz.views.style import ROOMS, Style
 from mhaviz.views.terminal.page import PageView
@@ -88,6 +89,14 @@ def test_pieces_of_a_plot_share_their_axis():
     assert len(sheets) > 1
     ticks = [[text for text in texts(sheet) if text.isdigit()] for sheet in sheets]
     assert all(one == ticks[0] for one in ticks)
+
+
+def test_what_stands_around_dots_may_be_words_of_users(monkeypatch):
+    """Characters that no font has are escaped."""
+    monkeypatch.setattr(fonts, "_installed_fonts", tuple)
+    given = replace(dots(3), table=replace(TABLE, heading="by 我"), label="of 喜", notes="欢")
+    sheet = draw_page(page(given), Style(dpi=40))
+    assert {r"by \u6211", r"of \u559c", r"\u6b22"} <= {*texts(sheet)}
 
 
 def test_pieces_of_a_table_have_the_rows_that_are_shown_and_the_notes_once():
