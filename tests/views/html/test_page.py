@@ -59,7 +59,7 @@ def test_spans_are_shown_with_their_title_and_their_table(opened, tmp_path):
     page = opened(tmp_path / "a.html", "#view=tables").ready()
     text = shown(page)
     assert "“answer” looks at “question <b>” in L0 H0: 60% of its weight, 3.0 × uniform" in text
-    assert "from span to span, mean of 2 heads" in text
+    assert "from span to another, mean of 2 heads" in text
     assert "L0 H0: 60%, 3.0 ×" in text
     np.testing.assert_allclose(page.weights(0, 1), mass[1], atol=1e-6)
 
