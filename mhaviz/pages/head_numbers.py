@@ -17,8 +17,6 @@ from mhaviz.results.attention import head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL, REPLICATES, HeadsOfKind
 
-_CHANCE = "chance: of a head that weighs all keys alike"
-_GREY_LINE = "grey line: chance, of a head that weighs all keys alike"
 WHISKER = f"95% of the means of {REPLICATES:,} bootstrap replicates over {{}}"
 _SIDES = "layer", "head"
 _TIED = 1e-9  # relative difference below which two numbers are equal but for rounding
@@ -133,6 +131,7 @@ class Ranking:
         texts: what the means are over, "sentences".
         interval: what the intervals of the means are; {} is ``texts``.
         beside: number that stands beside the dots of another; None: none.
+        chance: what head has the chance.
     """
 
     kinds: Sequence[HeadsOfKind]
@@ -141,6 +140,7 @@ class Ranking:
     texts: str
     interval: str = WHISKER
     beside: Measure | None = None
+    chance: str = "of a head that weighs all keys alike"
 
     @cached_property
     def known(self) -> list[Measure]:
@@ -206,7 +206,7 @@ class Ranking:
             *[Column("95%", first.interval)] * has_interval,
             *(Column(measure.name, measure.spread) for measure in measures[1:]),
         )
-        notes = [_CHANCE] * any(map(any, chances.values()))
+        notes = [f"chance: {self.chance}"] * any(map(any, chances.values()))
         if not has_interval and any(kind.number(first.name).sentences > 1 for kind in self.kinds):
             notes.append(f"no 95% interval of fewer than {LEAST_FOR_INTERVAL} {texts}, which would be too narrow")
         notes.append(f"{first.name}: {first.described}")
@@ -229,7 +229,7 @@ class Ranking:
                 dots.append(Dot(head.name_among(self.kinds), pair[0], *whisker, at, note))
         notes = [f"whisker: {self.interval.format(self.texts)}"]
         notes = notes * any(not math.isnan(dot.low) for dot in dots)
-        notes += [_GREY_LINE] * any(not math.isnan(dot.chance) for dot in dots)
+        notes += [f"grey line: chance, {self.chance}"] * any(not math.isnan(dot.chance) for dot in dots)
         notes += [f"beside: {self.beside.name}, {self.beside.described}"] if self.beside else []
         label = f"{measure.name}: {measure.described}"
         return Dots(self.table(), tuple(dots), label, measure.text, "; ".join(notes)) if dots else self.table()

@@ -19,6 +19,7 @@ from mhaviz.results.span_ranking import LEAST_MASS
 USUAL_ORDER = Order("")
 """Order by the span that some head turns to most."""
 
+_UNIFORM = "of a head that gives all keys but sinks the same weight"
 _STUDENT = "95% of Student's distribution around the mean over {}"
 
 
@@ -31,7 +32,7 @@ def head_spans_page(spans: HeadSpans, order: Order = USUAL_ORDER) -> Page:
         blocks.append(_grid(spans, kind))
         ranked = order.column or (kind.best[0] if kind.best else kind.others[0] if kind.others else kind.query)
         whisker = _STUDENT if spans.texts < LEAST_FOR_INTERVAL else WHISKER
-        ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", whisker)
+        ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", whisker, chance=_UNIFORM)
         blocks.append(ranking.plot())
     said = "a span gives the mean over its tokens, and gets the sum over its tokens"
     reading = "; ".join(filter(None, (said, _left_out(spans), spans.source.remark)))

@@ -22,6 +22,7 @@ from mhaviz.pages.panels import Scale, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import even_edges
 from mhaviz.results.means import averages_inputs, mean_text
+from mhaviz.results.span_numbers import REST
 from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios
 
 _MOST_LAYERS = 8  # layers with a panel each
@@ -348,15 +349,13 @@ def is_cut(name: str) -> bool:
 def _reading(attention: Attention) -> str:
     """Return how to read the pictures."""
     maps = [m for m in attention.maps if m.chance is not None]
-    grey = dict.fromkeys(
-        in_quotes(quoted(m.keys[j], SPAN_NAME))
-        for m in maps
-        for j in np.flatnonzero(np.isnan(m.chance).all(axis=(0, 1)))  # type: ignore[arg-type]
-    )
+    apart = {m.keys[j]: None for m in maps for j in np.flatnonzero(np.isnan(m.chance).all(axis=(0, 1)))}  # type: ignore[arg-type]
+    names = [in_quotes(quoted(name, SPAN_NAME)) for name in apart if name != REST]
+    grey = [f"sinks ({', '.join(names)})"] * bool(names) + ["the rest, which is in no span"] * (REST in apart)
     sinks = dict.fromkeys(text for m in maps if m.sinks for text in sinks_texts([m])) if len(maps) == 1 else ()
     parts = [
         "a span gives the mean over its tokens, and gets the sum over its tokens",
-        f"in grey: {', '.join(grey)}, sinks and keys in no span" if grey else "",
+        f"in grey: {' and '.join(grey)}" if grey else "",
         *sinks,
         attention.source.remark,
     ]
