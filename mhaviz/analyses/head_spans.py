@@ -109,7 +109,7 @@ def _of_text(layers: list[AttentionMap], query: str) -> _OfText:
         stacked([x[:, row].astype(np.float64) for x in of_layers if x is not None])
         for of_layers in zip(*((m.weights, m.chance, m.lookback) for m in layers), strict=True)
     )
-    are_spans = ~np.isnan(chance).all(axis=(0, 1))
+    are_spans = ~first.are_apart
     are_sinks = np.isin(np.arange(len(first.keys)), first.sinks.keys if first.sinks else [])
     masses, chances = (
         {first.keys[j]: x[..., j] for j in np.flatnonzero(are_spans).tolist()} for x in (weights, chance)

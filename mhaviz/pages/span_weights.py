@@ -349,7 +349,7 @@ def is_cut(name: str) -> bool:
 def _reading(attention: Attention) -> str:
     """Return how to read the pictures."""
     maps = [m for m in attention.maps if m.chance is not None]
-    apart = {m.keys[j]: None for m in maps for j in np.flatnonzero(np.isnan(m.chance).all(axis=(0, 1)))}  # type: ignore[arg-type]
+    apart = {m.keys[j]: None for m in maps for j in np.flatnonzero(m.are_apart)}
     names = [in_quotes(quoted(name, SPAN_NAME)) for name in apart if name != REST]
     grey = [f"sinks ({', '.join(names)})"] * bool(names) + ["the rest, which is in no span"] * (REST in apart)
     sinks = dict.fromkeys(text for m in maps if m.sinks for text in sinks_texts([m])) if len(maps) == 1 else ()

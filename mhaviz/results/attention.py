@@ -429,6 +429,13 @@ class AttentionMap(Result):
         return bool(self.rows.tokens.ranges or self.columns.tokens.ranges)
 
     @property
+    def are_apart(self) -> NDArray[np.bool_]:
+        """Whether a column of a map by span is of a sink or of the rest, which have no chance, (n_keys,)."""
+        if self.chance is None:
+            return np.zeros(len(self.keys), np.bool_)
+        return np.asarray(np.isnan(self.chance).all(axis=(0, 1)))
+
+    @property
     def is_pooled(self) -> bool:
         """Whether a cell covers more than one query or key."""
         return not self.cells.are_tokens

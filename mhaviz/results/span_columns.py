@@ -96,9 +96,7 @@ def with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionM
 
 def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
     """Return the columns that are spans, and those of the rest and of sinks."""
-    assert m.chance is not None
-    are_apart = np.isnan(m.chance).all(axis=(0, 1))
-    return np.flatnonzero(~are_apart).tolist(), np.flatnonzero(are_apart).tolist()
+    return np.flatnonzero(~m.are_apart).tolist(), np.flatnonzero(m.are_apart).tolist()
 
 
 def _numbered(names: Sequence[str]) -> tuple[_Span, ...]:

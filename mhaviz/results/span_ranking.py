@@ -67,8 +67,7 @@ class SpanHeads:
     @cached_property
     def keys(self) -> tuple[int, ...]:
         """Columns that are spans: neither sinks nor the rest."""
-        assert self.first.chance is not None
-        return tuple(np.flatnonzero(~np.isnan(self.first.chance).all(axis=(0, 1))).tolist())
+        return tuple(np.flatnonzero(~self.first.are_apart).tolist())
 
     @property
     def n_matrices(self) -> int:
