@@ -8,7 +8,7 @@ from typing import Any
 
 from mhaviz.analyses.head_spans import SpanStudy
 from mhaviz.attention.model import CorpusModel, Inputs
-from mhaviz.errors import TooLongError, begun_by, counted, parameter
+from mhaviz.errors import TooLongError, begun_by, counted
 from mhaviz.files.errors import name_of
 from mhaviz.files.json_lines import of_a_file, read_objects
 from mhaviz.inputs.given import Message
@@ -28,7 +28,7 @@ def spans_of(
     on_progress: Callable[[float, int], None],
 ) -> HeadSpans:
     """Run ``LoadedModel.head_spans`` for all attentions to which ``model`` is restricted."""
-    texts = _read(Path(given)) if isinstance(given, (str, Path)) else marked_texts(given, parameter("texts"))
+    texts = _read(Path(given)) if isinstance(given, (str, Path)) else marked_texts(given, "texts")
     study, too_long = SpanStudy(query), 0
     with of_a_file() if isinstance(given, (str, Path)) else nullcontext():
         for number, text in enumerate(texts, 1):

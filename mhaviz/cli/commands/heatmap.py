@@ -13,7 +13,7 @@ from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option, read_by
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
-from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, lines_notice, quotes_notice
+from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.given import Given
 from mhaviz.pages.registry import MAP_SUFFIXES, PAGE_SUFFIXES
@@ -67,7 +67,7 @@ def heatmap(
     by: By = None,
     without: Annotated[
         str | None,
-        typer.Option(metavar="ROLE", help="What changes if messages of this role are left out of --chat; with --by."),
+        instead_option(metavar="ROLE", help="What changes without this role's messages of --chat; with --by."),
     ] = None,
     generate: Generate = 0,
     hide_special: Annotated[
@@ -88,7 +88,7 @@ def heatmap(
 
     Rows are queries, columns are keys, and a cell is the weight that its query gives to its key. Maps of more than
     --size tokens are pooled exactly. A repeated token has its position beside it, counted from 0, such as the₂, or
-    w12#2 after a digit. See --help-all for --chat and --ids.
+    w12#2 after a digit. --help-all has --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """
