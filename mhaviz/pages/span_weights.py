@@ -31,15 +31,8 @@ _MOST_PAIRS = 8  # rows of the table of pairs
 MOST_ROWS, _MOST_CELLS = 16, 32  # spans that a query looks at, and cells of a side of spans × spans
 SPAN_NAME, _LONG = 28, 10_000  # most cells of the name of a span, and of one that is not cut
 ITSELF = "itself"
-_ABOUT_HEADS = (
-    Column(f"heads ≥ {short(TURNS)} ×", "{:,}".format),
-    Column("strongest", align="left"),
-)
-_NUMBERS = (Column("weight", percent), Column("uniform", percent), Column("×", "{:.1f}".format), *_ABOUT_HEADS)
-_TURNING = (
-    f"×: weight / uniform; heads ≥ {short(TURNS)} ×: those that give it at least {percent(LEAST_MASS)} of their "
-    f"weight; strongest: of heads that give it so much, the one with the largest ×"
-)
+_NUMBERS = (Column("weight", percent), Column("uniform", percent), Column("×", "{:.1f}".format))
+_RATIO = "×: weight / uniform"
 
 SCALE = Scale.around_one(DIVERGING, 8.0, "× uniform")
 """Scale of weights / those of uniform attention: fixed, so that noise stays pale."""
@@ -85,17 +78,20 @@ def _is_of_query(text: SpanHeads) -> bool:
 
 def _title(text: SpanHeads, is_random: bool) -> str:
     """Return "“answer” looks at “document 2” in L3 H7: 54% of its weight, 2.1 × uniform", or that no head turns to
-    another span; of a mean over heads, that it does not, as some head may."""
-    best, is_mean = text.best, text.first.quantity.of_all_heads
-    who = f"“{row_name(text, 0)}”" if _is_of_query(text) else "a span"
+    another span; of a mean or a single head, that it does not, as others may."""
+    best, of_query = text.best, _is_of_query(text)
+    who = f"“{row_name(text, 0)}”" if of_query else "a span"
+    if not text.n_pairs:
+        return f"{who} sees no other span" if of_query else "No span sees another"
+    single = ("The mean" if text.first.quantity.of_all_heads else text.name) if text.n_matrices == 1 else ""
     if best is None:
         share = f"{percent(LEAST_MASS)} of the weight of {who}"
-        return f"The mean gives no other span {share}" if is_mean else f"No head gives {share} to another span"
+        return f"{single} gives no other span {share}" if single else f"No {text.noun} gives {share} to another span"
     row, key = row_name(text, best.query), key_name(text, best.key)
     if not best.turns:
-        what = f"The mean turns {who} to no other span" if is_mean else f"No head turns {who} to another span"
-        to = f"to “{key}”" if _is_of_query(text) else f"“{row}” to “{key}”"
-        return f"{what}: at most {_times(best)} uniform, {to}" + f" in {best.name}" * bool(best.name)
+        what = f"{single} turns {who} to no other span" if single else f"No {text.noun} turns {who} to another span"
+        to = f"to “{key}”" if of_query else f"“{row}” to “{key}”"
+        return f"{what}: at most {_times(best)} uniform, {to}" + f" in {best.name}" * (not single)
     where = f"in {best.name}" if best.name else "on average"
     said = f"“{row}” looks at “{key}” {where}: {percent(best.mass)} of its weight, {_times(best)} uniform"
     return by_chance(said, is_random)
@@ -110,7 +106,7 @@ def _blocks(text: SpanHeads) -> Iterator[Block]:
         yield _query_table(text)
         return
     yield _spans_grid(text)
-    yield _pairs_table(text)
+    yield from [_pairs_table(text)] * bool(text.n_pairs)
 
 
 def _heads_grid(text: SpanHeads) -> SpanGrid:
@@ -189,9 +185,12 @@ def grid_of_spans(text: SpanHeads, numbers: Sequence[tuple[str, NDArray[np.float
         shares, even = (_in_cells(x, rows, columns, text.keys, apart) for x in (mass, np.nan_to_num(chance)))
         shares[:, :n_columns][even[:, :n_columns] == 0] = np.nan  # which queries do not see
         panels.append(SpanPanel(title, shares, ratios(shares, even)))
-    of_rows = [_cell_name(start, end, row_name(text, start)) for start, end in pairwise(rows)]
+    of_rows = [
+        row_name(text, start) if end - start == 1 else _cell_name(_row_place(text, start), _row_place(text, end - 1))
+        for start, end in pairwise(rows)
+    ]
     of_columns = [
-        _cell_name(text.keys[start], text.keys[end - 1] + 1, key_name(text, text.keys[start]))
+        key_name(text, text.keys[start]) if end - start == 1 else _cell_name(text.keys[start], text.keys[end - 1])
         for start, end in pairwise(columns)
     ]
     return span_grid(panels, of_rows, [*of_columns, *(key_name(text, key) for key in apart)], (0, len(apart)))
@@ -207,8 +206,9 @@ def _in_cells(
     return means
 
 
-def _cell_name(start: int, end: int, name: str) -> str:
-    return name if end - start == 1 else f"#{start} to #{end - 1}"
+def _cell_name(first: int | None, last: int | None) -> str:
+    """Return the name of a cell of neighbouring spans; those of sinks alone have no place."""
+    return " to ".join(f"#{place}" for place in (first, last) if place is not None)
 
 
 def span_grid(
@@ -236,7 +236,7 @@ def _lookback_text(text: SpanHeads) -> str:
     ratios = text.lookback(0)
     if not ratios.size:
         return ""
-    ends = f", {ratios.min():.2f} to {ratios.max():.2f} by head" * (ratios.size > 1)
+    ends = f", {ratios.min():.2f} to {ratios.max():.2f} by {text.noun}" * (ratios.size > 1)
     return (
         f"lookback ratio {ratios.mean():.2f}{ends}: weight on a token before “{row_name(text, 0)}” / the same + that "
         f"on one of its own so far (Chuang et al. 2024)"
@@ -258,36 +258,42 @@ def _query_table(text: SpanHeads) -> Table:
         rows.append((key_name(text, key), _count(text, key), float(text.mass[0, key]), *[None] * 4))
     heading = f"what “{row_name(text, 0)}” looks at, {text.name}"
     span = (Column("span", align="left", is_key=True), Column("tokens", "{:,}".format))
-    return _of_heads(text, Table((*span, *_NUMBERS), tuple(rows), heading, notes=_TURNING))
+    return _table(text, span, rows, heading)
 
 
 def _pairs_table(text: SpanHeads) -> Table:
-    """Return a table of the pairs of spans, first those of which a head gives the one the most × uniform."""
+    """Return a table of the pairs of spans in the order of the largest weight / uniform of a head."""
     pairs = islice(text.ranking(), _MOST_PAIRS)
-    rows = tuple(
-        (row_name(text, one.query), key_name(text, one.key), *_numbers(text, one.query, one.key)) for one in pairs
-    )
+    rows = [
+        (row_name(text, pair.query), key_name(text, pair.key), *_numbers(text, pair.query, pair.key)) for pair in pairs
+    ]
     ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
-    which = (
-        f"the strongest {len(rows)} of {text.n_pairs:,} pairs" if len(rows) < text.n_pairs else "the strongest first"
-    )
-    heading = f"from span to another, {text.name}, {which}"
-    return _of_heads(text, Table((*ends, *_NUMBERS), rows, heading, notes=_TURNING))
+    first = f"those with the strongest {text.noun} first" if text.n_matrices > 1 else "the strongest first"
+    which = f"; {len(rows)} of {text.n_pairs:,} pairs" * (len(rows) < text.n_pairs)
+    return _table(text, ends, rows, f"from span to another, {text.name}, {first}{which}")
 
 
 def _numbers(text: SpanHeads, query: int, key: int) -> tuple[Any, ...]:
-    """Return the values of ``_NUMBERS`` of a row and a column."""
+    """Return the values of a row and a column: those of ``_NUMBERS``, and two about single heads."""
     mean = text.mean(query, key)
-    numbers = (mean.mass, mean.chance, mean.times_uniform) if mean else (None,) * 3
+    if mean is None:
+        return (*[None] * 4, "not seen")
+    numbers = mean.mass, mean.chance, mean.times_uniform
     return (*numbers, text.n_turning(query, key), _strongest_text(text.strongest(query, key)))
 
 
-def _of_heads(text: SpanHeads, table: Table) -> Table:
-    """Return a table without the columns about single heads where there is one matrix."""
-    if text.n_matrices > 1:
-        return table
-    rows = tuple(row[: -len(_ABOUT_HEADS)] for row in table.rows)
-    return replace(table, columns=table.columns[: -len(_ABOUT_HEADS)], rows=rows, notes="×: weight / uniform")
+def _table(text: SpanHeads, names: Sequence[Column], rows: Sequence[tuple[Any, ...]], heading: str) -> Table:
+    """Return a table of numbers behind names of spans; of a single matrix without the columns about heads."""
+    if text.n_matrices == 1:
+        columns = (*names, *_NUMBERS)
+        return Table(columns, tuple(row[: len(columns)] for row in rows), heading, notes=_RATIO)
+    turning = f"{text.noun}s ≥ {short(TURNS)} ×"
+    of_heads = Column(turning, "{:,}".format), Column("strongest", align="left")
+    notes = (
+        f"{_RATIO}; {turning}: those that give it at least {percent(LEAST_MASS)} of their weight; strongest: of "
+        f"{text.noun}s that give it so much, the one with the largest ×"
+    )
+    return Table((*names, *_NUMBERS, *of_heads), tuple(rows), heading, notes=notes)
 
 
 def _titles(m: AttentionMap) -> tuple[str, ...]:
@@ -318,10 +324,12 @@ def times_text(ratio: float) -> str:
 def row_name(text: SpanHeads, row: int) -> str:
     """Return the name of a row, with the place of its column, so that a span has one place; of a span of sinks alone,
     which has no column, without a place."""
-    place = text.itself(row)
-    if place is None and text.first.kind not in OF_ONE_TEXT:
-        place = text.first.rows.start + row
-    return _name(text.first.queries[row], place if _are_numbered(text) else None)
+    return _name(text.first.queries[row], _row_place(text, row) if _are_numbered(text) else None)
+
+
+def _row_place(text: SpanHeads, row: int) -> int | None:
+    """Return the place of the column of a row; in cross-attention the place of the row; None: it has no column."""
+    return text.itself(row) if text.first.kind in OF_ONE_TEXT else text.first.rows.start + row
 
 
 def key_name(text: SpanHeads, key: int) -> str:
@@ -352,9 +360,11 @@ def _reading(attention: Attention) -> str:
     apart = {m.keys[j]: None for m in maps for j in np.flatnonzero(m.are_apart)}
     names = [in_quotes(quoted(name, SPAN_NAME)) for name in apart if name != REST]
     grey = [f"sinks ({', '.join(names)})"] * bool(names) + ["the rest, which is in no span"] * (REST in apart)
+    is_folded = any(len(m.rows) > 1 and max(m.weights.shape[1], (~m.are_apart).sum()) > _MOST_CELLS for m in maps)
     sinks = dict.fromkeys(text for m in maps if m.sinks for text in sinks_texts([m])) if len(maps) == 1 else ()
     parts = [
         "a span gives the mean over its tokens, and gets the sum over its tokens",
+        "#0 to #1: neighbouring spans, which give the mean and get the sum of theirs" if is_folded else "",
         f"in grey: {' and '.join(grey)}" if grey else "",
         *sinks,
         attention.source.remark,

@@ -75,11 +75,16 @@ class SpanHeads:
         return sum(len(m.weights) for m in self.maps)
 
     @property
+    def noun(self) -> str:
+        """What a matrix is of: "head", or "layer" where heads are averaged."""
+        return "layer" if self.first.quantity.of_all_heads else "head"
+
+    @property
     def name(self) -> str:
         """What the mean over all matrices is: "mean of 72 heads"; of one, its name."""
         if self.n_matrices == 1:
             return mean_text(self.first.mean_over) or _name(self.first, self.first.heads[0])
-        what = counted(self.n_matrices, "layer" if self.first.quantity.of_all_heads else "head")
+        what = counted(self.n_matrices, self.noun)
         over = mean_text(self.first.mean_over, with_heads=False)
         return f"mean of {what}" + f", {over}" * bool(over)
 

@@ -10,6 +10,7 @@ from mhaviz.pages.blocks import SpanGrid, Table, Text
 from mhaviz.pages.span_weights import spans_page
 from mhaviz.results.attention import Attention
 from mhaviz.results.means import mean_of
+from mhaviz.results.quantity import MEANS
 from mhaviz.results.result import Source
 from mhaviz.results.sinks import sinks_at
 
@@ -54,7 +55,7 @@ def blocks(page, kind):
             [(0.39, 0.2, 0.1), (0.1, 0.1, 0.8)],
             "No head turns “answer” to another span: at most 1.9 × uniform, to “question” in L0 H0",
         ),
-        ([(0.04, 0.02, 0.9)], "No head gives 5% of the weight of “answer” to another span"),
+        ([(0.04, 0.02, 0.9)], "L0 H0 gives no other span 5% of the weight of “answer”"),
     ],
 )
 def test_a_head_turns_at_twice_uniform(of_answer, title):
@@ -65,9 +66,9 @@ def test_all_spans_are_looked_at_where_no_query_is_chosen():
     title = "“answer” looks at “question” in L0 H0: 50% of its weight, 2.5 × uniform"
     assert page(of_heads((0.5, 0.1, 0.1))).title == title
     few = page(of_heads((0.3, 0.1, 0.1))).title
-    assert few == "No head turns a span to another span: at most 1.5 × uniform, “answer” to “question” in L0 H0"
+    assert few == "L0 H0 turns a span to no other span: at most 1.5 × uniform, “answer” to “question”"
     alone = span_map((ASK,), [[[1.0]]], [[1.0]])
-    assert page(alone).title == "No head gives 5% of the weight of a span to another span"
+    assert page(alone).title == "No span sees another"
 
 
 def test_a_short_span_with_little_weight_is_not_told():
@@ -76,7 +77,7 @@ def test_a_short_span_with_little_weight_is_not_told():
     m = replace(of_heads((0.03, 0.7, 0.1)), chance=np.pad(np.float32([short]), [(0, 0), (0, 0), (0, 2)]))
     m.chance[..., 3:] = np.nan
     shown = page(m, query="answer")
-    assert shown.title == "No head turns “answer” to another span: at most 1.2 × uniform, to “document” in L0 H0"
+    assert shown.title == "L0 H0 turns “answer” to no other span: at most 1.2 × uniform, to “document”"
     (table,) = blocks(shown, Table)
     assert table.rows[0][:5] == (ASK, 10, pytest.approx(0.03), pytest.approx(0.00375), pytest.approx(8))
 
@@ -101,7 +102,7 @@ def test_heads_that_a_layer_lacks_are_blank():
 
 def test_the_query_itself_is_no_other_span():
     shown = page(of_heads((0.1, 0.1, 0.8)), query="answer")
-    assert shown.title == "No head turns “answer” to another span: at most 0.5 × uniform, to “question” in L0 H0"
+    assert shown.title == "L0 H0 turns “answer” to no other span: at most 0.5 × uniform, to “question”"
     (table,) = blocks(shown, Table)
     assert [row[0] for row in table.rows] == [ASK, DOC, "itself", *APART]
 
@@ -209,7 +210,7 @@ def test_several_texts_have_headings():
     assert shown.title == ""
     headings = [block.lines[0] for block in blocks(shown, Text) if block.style == "heading"]
     assert headings[0].startswith("sentence 0, masked self-attention: “answer” looks at “question”")
-    assert headings[1].startswith("sentence 1, masked self-attention: No head turns a span to another")
+    assert headings[1].startswith("sentence 1, masked self-attention: L0 H0 turns a span to no other span")
     assert len(blocks(shown, SpanGrid)) == len(blocks(shown, Table)) == 2
 
 
@@ -276,3 +277,38 @@ def test_numbers_beyond_the_scale_are_marked(given, below, above):
 def test_the_reading_names_what_is_grey():
     assert "in grey: sinks (<s>) and the rest, which is in no span" in page(of_heads((0.1, 0.1, 0.1))).remark
     assert "grey" not in page(span_map((ASK,), [[[1.0]]], [[1.0]])).remark
+
+
+def test_a_span_that_sees_no_other_has_no_heads_that_turn():
+    alone = page(span_map(("answer",), [[[1.0]]], [[1.0]]))
+    assert alone.title == "No span sees another"
+    assert not blocks(alone, Table)
+    mass = np.array([[[1.0, 0.0], [0.4, 0.6]]] * 2)
+    first = page(span_map(("question", "answer"), mass, np.tri(2) / [[1], [2]]), query="question")
+    assert first.title == "“question” sees no other span"
+    (table,) = blocks(first, Table)
+    assert table.rows[1][-1] == "not seen"
+
+
+def test_means_of_layers_are_no_heads():
+    maps = [span_map(("question", "answer"), [[[1.0, 0.0], [x, 1 - x]]], np.tri(2) / [[1], [2]],
+            layer=layer, lookback=[[np.nan, x]]) for layer, x in enumerate((0.3, 0.6))]  # fmt: skip
+    means = [replace(m, quantity=MEANS["weight"], mean_over=(("heads", 12),)) for m in maps]
+    shown = page(*means, query="answer")
+    assert shown.title.startswith(
+        "No layer turns “answer” to another span: at most 1.2 × uniform, to “question” in layer"
+    )
+    (table,) = blocks(shown, Table)
+    assert [column.heading for column in table.columns][-2] == "layers ≥ 2 ×"
+    assert "of layers that give it so much" in table.notes
+    assert "by layer" in blocks(shown, Text)[0].lines[0]
+
+
+def test_cells_of_neighbours_have_the_same_places_in_rows_and_columns():
+    """Of a first span of sinks alone, which has no row in common with the columns."""
+    names = tuple(f"turn {i}" for i in range(80))
+    mass = np.full((1, 80, 80), 1 / 80)
+    shown = page(span_map(names, mass[:, 2:], np.full((78, 80), 1 / 80), rows=names[2:]))
+    (grid,) = blocks(shown, SpanGrid)
+    assert grid.rows[0] == "#2 to #4"
+    assert grid.rows[-1].rpartition(" ")[2] == grid.columns[-1].rpartition(" ")[2] == "#79"

@@ -95,7 +95,7 @@ def record(
     mhaviz record --module 'blocks.*.attn' --passes 0,100,200- -o film.html train.py
     mhaviz record --show heads -o heads.png evaluate.py
     mhaviz record --image photo.png -o over.png classify.py photo.png
-    mhaviz record --examples all --mean heads,layers,examples --query CLS -o bars.png train.py
+    mhaviz record --examples all --mean heads,layers,examples --query '#0' -o bars.png train.py
 
     The program runs unchanged, as python runs it: it gets the arguments after its name, and its exit status is that of
     mhaviz. Options of mhaviz come before its name. When it ends, what was recorded is saved, unless it ends by

@@ -85,10 +85,12 @@ def form_of(attention: "Attention", query: str | None, form: Form | None) -> For
 
 
 def _query_notices(attention: "Attention", query: str, form: Form | None) -> Iterator[str]:
-    """Yield that a query of these maps has no answer, if it would have without a form, and which texts lack it."""
+    """Yield that a query of these maps has no answer, if it would have without a form, and which texts lack it. Means,
+    which are asked for, have a map or bars."""
     from mhaviz.results.answer import are_beside_chance, lacking_text, why_unanswerable
 
-    if form is None and not are_beside_chance(attention) and (why := why_unanswerable(attention)):
+    can_tell = are_beside_chance(attention) or all(m.mean_over for m in attention.maps)
+    if form is None and not can_tell and (why := why_unanswerable(attention)):
         yield f"gave the map of the query, as an answer is not possible: {why}"
     if lacking := lacking_text(attention, query, form_of(attention, query, form) != "map"):
         yield lacking

@@ -19,6 +19,7 @@ NUMBER = 6.5  # points
 _AROUND, _OF_COLOURS = 0.03, 0.045  # blank around a number in its cell; least width of a cell with a colour alone
 _OF_HEADS, _OF_NAMES = 0.21, 0.75  # most width of a cell under a number, and under a name
 _OF_MANY, _MOST_NUMBERS = 0.1, 1500  # most width of a cell among many, and most cells with numbers
+_MOST_LABELLED = 12  # rows with a label each, also where their cells have no numbers
 _LABELS = 0.42  # most of the room that labels of rows may take
 _LONGEST, _LONGEST_TITLE = 1.1, 1.6  # most height of turned labels, and width of a title that is not cut
 _BELOW = 0.14  # height of labels that are not turned
@@ -97,7 +98,7 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
         return (room - left - (across - 1) * GAP - across * APART * bool(block.apart[1])) / (across * n_columns)
 
     title = max(ruler.width(panel.title, SMALL, bold=True) for panel in block.panels) * DRAWN_WIDER
-    title = min(title, _LONGEST_TITLE, room - left)
+    title = min(title, room - left if n_panels == 1 else _LONGEST_TITLE, room - left)
     most_across = min(n_panels, int((room - left + GAP) / (title + GAP)))
     least = ruler.width(block.longest_text, NUMBER) + _AROUND
     most = max(_OF_HEADS, least) if are_heads else _OF_NAMES
@@ -115,6 +116,7 @@ def lay_out_spans(block: SpanGrid, room: float, ruler: Ruler) -> SpanLayout:
     step = every(n_columns, int(n_columns * width / (names + BESIDE / 2))) if are_heads else 1
     if is_turned and width < SMALL / POINTS:
         step = every(n_columns, int(n_columns * width * POINTS / SMALL))
-    row = ROW if has_numbers else min(max(width, _LEAST_ROW), ROW)
+    are_few = len(block.rows) <= _MOST_LABELLED and not are_many
+    row = ROW if has_numbers or are_few else min(max(width, _LEAST_ROW), ROW)
     row_step = every(len(block.rows), int(len(block.rows) * row * POINTS / SMALL))
     return SpanLayout(left, title, width, across, has_numbers, is_turned, below, row, (row_step, step), size)

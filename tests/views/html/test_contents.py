@@ -101,7 +101,7 @@ def test_a_page_of_the_spans_of_several_texts_has_what_is_said_of_each():
     two = Attention(Source("made by a test"), (by_span(0), by_span(1)))
     first, second = (table["heading"] for table in contents_of(two, Style()).document["tables"])
     assert first.startswith("sentence 0, masked self-attention: “answer” looks at “question” in L0 H0")
-    assert first.endswith("; from span to another, mean of 2 heads, the strongest first")
+    assert first.endswith("; from span to another, mean of 2 heads, those with the strongest head first")
     assert second.startswith("sentence 1, masked self-attention: ")
 
 
