@@ -79,8 +79,7 @@ class SpanStudy:
             raise ArgumentError(f"{parameter('query')}: expected texts with a span {quoted(self.query)}, got none")
         assert self.query is not None
         kinds = tuple(self._kind(kind, layers) for kind, layers in self._layers.items())
-        n_texts = len(next(iter(self._texts.values())))
-        return HeadSpans(source, kinds, self.query, n_texts, self.without, too_long)
+        return HeadSpans(source, kinds, self.query, self.without, too_long)
 
     def _kind(self, kind: Kind, layers: tuple[int, ...]) -> SpansOfKind:
         texts, names = self._texts[kind], [*self._spans]
@@ -99,7 +98,7 @@ class SpanStudy:
         spans = {name: AverageOfFew(**found[i], chance=chance[..., i]) for i, name in enumerate(names)}
         looks_back = AverageOfFew(**lookback, chance=np.full(nothing.shape, 0.5))
         assert self.query is not None
-        return SpansOfKind(kind, layers, self.query, spans, rest["mean"], sinks["mean"], looks_back)
+        return SpansOfKind(kind, layers, self.query, len(texts), spans, rest["mean"], sinks["mean"], looks_back)
 
 
 def _of_text(layers: list[AttentionMap], query: str) -> _OfText:

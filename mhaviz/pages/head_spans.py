@@ -19,6 +19,8 @@ from mhaviz.results.span_ranking import LEAST_MASS
 USUAL_ORDER = Order("")
 """Order by the span that some head turns to most."""
 
+_NAMED = 3  # most spans of some texts that are named
+
 _UNIFORM = "of a head that gives all keys but sinks the same weight"
 _STUDENT = "95% of Student's distribution around the mean over {}"
 
@@ -30,12 +32,12 @@ def head_spans_page(spans: HeadSpans, order: Order = USUAL_ORDER) -> Page:
     for kind in map(_titled, spans.kinds):
         blocks.append(Text((_subtitle(spans, kind),), "subtitle"))
         blocks.append(_grid(spans, kind))
-        ranked = order.column or (kind.best[0] if kind.best else kind.others[0] if kind.others else kind.query)
-        whisker = _STUDENT if spans.texts < LEAST_FOR_INTERVAL else WHISKER
-        ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", whisker, chance=_UNIFORM)
-        blocks.append(ranking.plot())
+        ranked = order.column or (kind.best[0] if kind.best else (*kind.common, *kind.others, kind.query)[0])
+        ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", chance=_UNIFORM)
+        is_of_few = kind.spans[ranking.measure.name].sentences < LEAST_FOR_INTERVAL
+        blocks.append(replace(ranking, interval=_STUDENT if is_of_few else WHISKER).plot())
     said = "a span gives the mean over its tokens, and gets the sum over its tokens"
-    reading = "; ".join(filter(None, (said, _left_out(spans), spans.source.remark)))
+    reading = "; ".join(filter(None, (said, _in_some(spans), _left_out(spans), spans.source.remark)))
     return Page(_title(spans), tuple(blocks), spans.source.footnote, reading, True)
 
 
@@ -57,23 +59,26 @@ def _measures(kind: SpansOfKind) -> list[Measure]:
 
 def _title(spans: HeadSpans) -> str:
     """Return "minilm: “answer” looks at “user” in L3 H7: 54% of its weight, 2.1 × uniform, over 20 texts"."""
-    over = f"over {counted(spans.texts, 'text')}"
     titles = [_lesson(_titled(kind)) for kind in spans.kinds]
     if len(titles) > 1:
         titles = [f"{kind.kind}: {title}" for kind, title in zip(spans.kinds, titles, strict=True)]
-    return f"{spans.source.model}: {'; '.join(titles)}, {over}"
+    return f"{spans.source.model}: {'; '.join(titles)}"
 
 
 def _lesson(kind: SpansOfKind) -> str:
-    named = f"“{kind.query}”"
+    named, over = f"“{kind.query}”", f"over {counted(kind.texts, 'text')}"
+    another = "another span" + " that half of the texts have" * (kind.common != kind.others)
     if kind.best is None:
-        return f"no head gives {percent(LEAST_MASS)} of the weight of {named} to another span"
+        return f"no head gives {percent(LEAST_MASS)} of the weight of {named} to {another}, {over}"
     span, *place = kind.best
     head, ratio, key = kind.name_of(*place), kind.ratios(span)[*place], f"“{span}”"
+    n_with = kind.spans[span].sentences
+    if n_with < kind.texts:
+        over = f"over the {n_with:,} of {counted(kind.texts, 'text')} with both"
     if not kind.turns(*kind.best):
-        return f"no head turns {named} to another span: at most {times_text(ratio)} uniform, to {key} in {head}"
+        return f"no head turns {named} to {another}: at most {times_text(ratio)} uniform, to {key} in {head}, {over}"
     share = percent(kind.spans[span].mean[*place])
-    return f"{named} looks at {key} in {head}: {share} of its weight, {times_text(ratio)} uniform"
+    return f"{named} looks at {key} in {head}: {share} of its weight, {times_text(ratio)} uniform, {over}"
 
 
 def _subtitle(spans: HeadSpans, kind: SpansOfKind) -> str:
@@ -96,6 +101,15 @@ def _grid(spans: HeadSpans, kind: SpansOfKind) -> Block:
         panels.append(SpanPanel(f"layer {layer}", np.array(shares), np.array(ratios), outlined))
     shown, rows, n_apart = few_panels(panels, [*names, REST, "sinks"], kind.layers, 2)
     return span_grid(shown, rows, list(map(str, range(n_heads))), (n_apart, 0))
+
+
+def _in_some(spans: HeadSpans) -> str:
+    """Return which spans are not in all texts: "“system” is in 3 of 12 texts"; "": none."""
+    kind = _titled(spans.kinds[0])
+    rare = [(name, number.sentences) for name, number in kind.spans.items() if number.sentences < kind.texts]
+    parts = [f"“{name}” is in {n:,} of {counted(kind.texts, 'text')}" for name, n in rare[:_NAMED]]
+    more = [f"{counted(len(rare) - _NAMED, 'more span')} in some"] * (len(rare) > _NAMED)
+    return ", ".join(parts + more)
 
 
 def _left_out(spans: HeadSpans) -> str:

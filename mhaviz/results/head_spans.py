@@ -19,6 +19,7 @@ class SpansOfKind(HeadsOfKind):
 
     Attributes:
         query: name of the span of the queries.
+        texts: number of texts, each of which has queries of the span.
         spans: of each span, the mean weight that its queries give it, ``SpanNumbers.mass``,
             beside the mean ``SpanNumbers.chance``.
         rest: float64, (n_layers, n_heads), mean weight on keys in no span.
@@ -27,6 +28,7 @@ class SpansOfKind(HeadsOfKind):
     """
 
     query: str
+    texts: int
     spans: dict[str, AverageOfFew]
     rest: NDArray[np.float64]
     sinks: NDArray[np.float64]
@@ -48,10 +50,10 @@ class SpansOfKind(HeadsOfKind):
 
     @cached_property
     def best(self) -> tuple[str, int, int] | None:
-        """The other span and the place of the head with the largest ratio, among those with at least 5% of the weight
+        """The common span and the place of the head with the largest ratio, among those with at least 5% of the weight
         on it; None: there is none."""
         found = list[tuple[float, str, int, int]]()
-        for span in self.others:
+        for span in self.common:
             ratios = np.where(self.spans[span].mean >= LEAST_MASS, self.ratios(span), -1.0)
             row, column = map(int, np.unravel_index(np.argmax(ratios), ratios.shape))
             found.append((float(ratios[row, column]), span, row, column))
@@ -62,6 +64,11 @@ class SpansOfKind(HeadsOfKind):
     def others(self) -> list[str]:
         """Names of the spans but for that of the queries."""
         return [span for span in self.spans if span != self.query]
+
+    @property
+    def common(self) -> list[str]:
+        """Names of the other spans that at least half of the texts have."""
+        return [span for span in self.others if 2 * self.spans[span].sentences >= self.texts]
 
     def name_of(self, row: int, column: int) -> str:
         """Return the name of a head, "L3 H5"."""
@@ -80,7 +87,6 @@ class HeadSpans(HeadTable):
     Attributes:
         kinds: one for each kind of attention within a text.
         query: name of the span of the queries.
-        texts: number of texts.
         without: number of texts left out, as they have no such span.
         too_long: number of texts left out because they have more tokens than the model can read.
     """
@@ -88,9 +94,13 @@ class HeadSpans(HeadTable):
     source: Source
     kinds: tuple[SpansOfKind, ...]
     query: str
-    texts: int
     without: int = 0
     too_long: int = 0
+
+    @property
+    def texts(self) -> int:
+        """Number of texts."""
+        return max(kind.texts for kind in self.kinds)
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``."""

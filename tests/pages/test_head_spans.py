@@ -18,12 +18,14 @@ def number(mean, chance, n=5):
     return AverageOfFew(mean, mean / 9, mean * 0.8, mean * 1.2, n, chance, np.array([n, n]))
 
 
-def found(user, lookback=NOTHING, query="answer", names=("user", "answer"), texts=5, **more):
+def found(user, lookback=NOTHING, query="answer", names=("user", "answer"), texts=5, rare=(), **more):
     """Two layers of two heads whose answers give so much to the user, and the rest to themselves."""
-    spans = {names[0]: number(user, 0.25), names[1]: number(1 - np.array(user), 0.5)}
+    spans = {names[0]: number(user, 0.25, texts), names[1]: number(1 - np.array(user), 0.5, texts)}
+    for name, mean, n in rare:
+        spans[name] = number(mean, 0.05, n)
     look = AverageOfFew(lookback, NOTHING, NOTHING, NOTHING, 5, np.full((2, 2), 0.5), np.array([5, 5]))
-    kind = SpansOfKind("masked", (0, 3), query, spans, np.full((2, 2), 0.01), np.full((2, 2), 0.3), look)
-    return HeadSpans(Source("net: a model", {"model": "net"}), (kind,), query, texts, **more)
+    kind = SpansOfKind("masked", (0, 3), query, texts, spans, np.full((2, 2), 0.01), np.full((2, 2), 0.3), look)
+    return HeadSpans(Source("net: a model", {"model": "net"}), (kind,), query, **more)
 
 
 def block(page, kind):
@@ -45,6 +47,47 @@ def block(page, kind):
 )  # fmt: skip
 def test_a_head_turns_at_twice_uniform(user, title):
     assert head_spans_page(found(user)).title == title
+
+
+ODD = [[0.2, 0.2], [0.2, 0.9]]
+
+
+@pytest.mark.parametrize(
+    ("user", "odd", "title", "ranked"),
+    [
+        (
+            [[0.1, 0.2], [0.6, 0.3]],
+            5,
+            "looks at “user” in L3 H0: 60% of its weight, 2.4 × uniform, over 12 texts",
+            "user",
+        ),
+        (
+            [[0.1, 0.2], [0.6, 0.3]],
+            6,
+            "looks at “odd” in L3 H1: 90% of its weight, 18.0 × uniform, over the 6 of 12 texts with both",
+            "odd",
+        ),
+        (
+            [[0.1, 0.2], [0.3, 0.4]],
+            1,
+            "to another span that half of the texts have: at most 1.6 × uniform, to “user” in L3 H1, over 12 texts",
+            "user",
+        ),
+        ([[0.01, 0.02], [0.0, 0.03]], 1, "to another span that half of the texts have, over 12 texts", "user"),
+    ],
+)
+def test_a_title_is_of_a_span_that_half_of_the_texts_have(user, odd, title, ranked):
+    page = head_spans_page(found(user, texts=12, rare=[("odd", ODD, odd)]))
+    assert page.title.endswith(f" {title}")
+    assert block(page, Dots).table.heading == f"heads by {ranked}, highest first"
+    assert f"“odd” is in {odd} of 12 texts" in page.remark
+
+
+def test_whiskers_are_those_of_the_texts_that_have_the_span():
+    page = head_spans_page(found(ODD, names=("odd", "answer"), texts=35, rare=[("few", ODD, 20)]))
+    assert "“few” in L3 H1" in page.title
+    assert "Student" in block(page, Dots).notes
+    assert "bootstrap" not in block(page, Dots).notes
 
 
 def test_panels_have_the_numbers_of_all_heads():

@@ -95,8 +95,8 @@ def average(shape):
 def spans_of_texts(query):
     shape, zeros = (2, 3), np.zeros((2, 3))
     spans = {name: average(shape) for name in HOSTILE}
-    kinds = (SpansOfKind("masked", (0, 1), query, spans, zeros, zeros, average(shape)),)
-    return HeadSpans(Source("hand", {"model": "hand"}), kinds, query, 3)
+    kinds = (SpansOfKind("masked", (0, 1), query, 3, spans, zeros, zeros, average(shape)),)
+    return HeadSpans(Source("hand", {"model": "hand"}), kinds, query)
 
 
 def pairs():
