@@ -11,7 +11,7 @@ from mhaviz.analyses.averages import averages
 from mhaviz.analyses.span_numbers import span_numbers
 from mhaviz.analyses.sums import stacked
 from mhaviz.attention.model import Inputs, Model
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.inputs.span_choice import SpanChoice
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.results.attention import AttentionMap
@@ -74,10 +74,19 @@ class SpanStudy:
             self._spans |= dict.fromkeys(self._texts[kind][-1].masses)
 
     def result(self, source: Source, too_long: int) -> HeadSpans:
-        """Return the means over the texts so far. Raises ArgumentError if none has the span."""
+        """Return the means over the texts so far; ``too_long``: number of texts that the model cannot read.
+
+        Raises:
+            ArgumentError: no text has the span; the model can read none.
+        """
+        left_out = f"{counted(too_long, 'text')} left out: longer than the model can read"
+        if self.query is None:
+            raise ArgumentError(f"expected at least one text that the model can read, got none: {left_out}")
         if not self._texts:
-            raise ArgumentError(f"{parameter('query')}: expected texts with a span {quoted(self.query)}, got none")
-        assert self.query is not None
+            raise ArgumentError(
+                f"{parameter('query')}: expected texts with a span {quoted(self.query)}, got none among "
+                f"{counted(self.without, 'text')}{f'; {left_out}' * bool(too_long)}"
+            )
         kinds = tuple(self._kind(kind, layers) for kind, layers in self._layers.items())
         return HeadSpans(source, kinds, self.query, self.without, too_long)
 

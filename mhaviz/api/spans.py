@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def spans_of(
     for n, why in ((too_long, "longer than the model can read"), (study.without, f"without a span “{study.query}”")):
         if n:
             on_notice(f"{counted(n, 'text')} of {len(texts):,} left out: {why}")
-    return replace(found, too_long=too_long)
+    return found
 
 
 def _require_length(model: CorpusModel, inputs: Inputs) -> None:

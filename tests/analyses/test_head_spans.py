@@ -126,8 +126,30 @@ def test_texts_that_are_left_out_are_counted(found):
 def test_the_query_is_the_last_span_of_the_first_text(chatting):
     assert chatting.head_spans(CHATS[:1]).query == "assistant"
     assert chatting.head_spans(CHATS[3:4]).query == "user"
-    with pytest.raises(ArgumentError, match="`query`: expected texts with a span 'tool', got none"):
-        chatting.head_spans(CHATS[:2], "tool")
+
+
+@pytest.mark.parametrize(
+    ("texts", "query", "reason"),
+    [
+        (CHATS[:2], "tool", "`query`: expected texts with a span 'tool', got none among 2 texts"),
+        (
+            CHATS[3:],
+            "tool",
+            "`query`: expected texts with a span 'tool', got none among 1 text; 1 text left out: longer than the model "
+            "can read",
+        ),
+        (
+            CHATS[4:],
+            None,
+            "expected at least one text that the model can read, got none: 1 text left out: longer than the model can "
+            "read",
+        ),
+    ],
+)
+def test_why_no_text_is_left_is_said(chatting, texts, query, reason):
+    with pytest.raises(ArgumentError) as raised:
+        chatting.head_spans(texts, query)
+    assert str(raised.value) == reason
 
 
 TEXT = "the cat sat on a mat and the dog ran"
