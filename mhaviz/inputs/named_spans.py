@@ -96,7 +96,9 @@ def _found(named: NamedSpan, tokens: Tokens) -> Span:
         runs = _in_bounds(named, _runs(named, named.characters), known, "character")
     else:
         runs = (_place_of(named, named.text or "", tokens.written.text),)
-    return Span(named.name, runs_of(sorted(i for run in runs for i in _tokens_in(named, *run, tokens))))
+    passage, special = tokens.written, set(tokens.special)
+    inside = {i for run in runs for i in passage.with_blanks(_tokens_in(named, *run, tokens), special)}
+    return Span(named.name, runs_of(sorted(inside)))
 
 
 def _tokens_in(named: NamedSpan, start: int, end: int, tokens: Tokens) -> list[int]:

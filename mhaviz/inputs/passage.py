@@ -1,7 +1,7 @@
 """Passage: a text, and the places of its tokens."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,7 @@ class Passage:
         return Passage(self.text, self.offsets[part], self.n_given)
 
     def __add__(self, after: "Passage") -> "Passage":
+        """Return the passage of both texts, one after the other; ``n_given`` ends where one is not wholly given."""
         end = len(self.text)
         moved = tuple((start + end, stop + end) for start, stop in after.offsets)
         n_given = self.n_given + after.n_given * (self.n_given == end)
@@ -63,6 +64,17 @@ class Passage:
         """Return the tokens whose first letter is from ``start`` to ``end`` in the text, in its order."""
         first, last = (bisect_left(self._letters, (place, -1)) for place in (start, end))
         return [token for _, token in self._letters[first:last]]
+
+    def with_blanks(self, tokens: Collection[int], special: Collection[int]) -> list[int]:
+        """Return tokens in order, with the blank ones between them that are not special."""
+        inside = set(tokens)
+        between = range(min(inside), max(inside) + 1) if inside else ()
+        blanks = (i for i in between if i not in inside and i not in special and not self._has_letter(i))
+        return sorted([*inside, *blanks])
+
+    def _has_letter(self, token: int) -> bool:
+        start, end = self.place(token)
+        return start < end
 
     @cached_property
     def _letters(self) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.spans import Span, are_nameless
 from mhaviz.inputs.tokens import Segment, Tokens, runs_of
 
@@ -22,6 +23,9 @@ _SHORT = re.compile(r"(?:^|[\s(])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|Fig|Eq|vs|cf|a
 def sentences(tokens: Tokens) -> tuple[Span, ...]:
     """Return the sentences of a text. Special tokens are in none.
 
+    In a chat, a pair of texts, or a prompt that a model continues, each turn has sentences of its own, and what a chat
+    template writes around messages is in none; if the template has changed a message, sentences are those of its text.
+
     A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows in a text with capitals, or
     the mark belongs to an initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line.
     This follows the sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
@@ -33,7 +37,8 @@ def sentences(tokens: Tokens) -> tuple[Span, ...]:
 
 
 def lines(tokens: Tokens) -> tuple[Span, ...]:
-    """Return the lines of a text that are not blank. Special tokens are in none.
+    """Return the lines of a text that are not blank, those of each turn apart as in ``sentences``. Special tokens are
+    in none.
 
     Raises:
         ArgumentError: the tokens have no text, or it is joined from labels that have no line breaks.
@@ -96,13 +101,26 @@ def _parts(tokens: Tokens, what: str, ends_of: Callable[[str], Iterable[int]]) -
         )
     if tokens.grid is not None:
         raise ArgumentError(f"{parameter('by')} {what}: expected a text, got patches of an image; leave this out")
-    passage, special, start, found = tokens.written, set(tokens.special), 0, list[Span]()
-    for end in (*ends_of(passage.text), len(passage.text)):
-        inside = sorted(i for i in passage.tokens_in(start, end) if i not in special)
-        if inside:
-            found.append(Span(" ".join(passage.text[start:end].split()), runs_of(inside)))
-        start = end
+    passage, special, found = tokens.written, set(tokens.special), list[Span]()
+    for first, last in _texts(tokens, passage):
+        text, start = passage.text[first:last], first
+        for end in (*(first + end for end in ends_of(text)), last):
+            inside = [i for i in passage.tokens_in(start, end) if i not in special]
+            if inside:
+                name = " ".join(passage.text[start:end].split())
+                found.append(Span(name, runs_of(passage.with_blanks(inside, special))))
+            start = end
     return tuple(found)
+
+
+def _texts(tokens: Tokens, passage: Passage) -> list[tuple[int, int]]:
+    """Return start and end of each turn in the text, in characters; those of the whole text where some are not known,
+    as the chat template has changed a message."""
+    if not tokens.turns or any(turn.start == turn.end for turn in tokens.turns):
+        return [(0, len(passage.text))]
+    of_turns = ([passage.place(i) for i in range(turn.start, turn.end)] for turn in tokens.turns)
+    lettered = ([(start, end) for start, end in places if start < end] for places in of_turns)
+    return [(places[0][0], places[-1][1]) for places in lettered if places]
 
 
 def _sentence_ends(text: str) -> Iterator[int]:

@@ -31,6 +31,17 @@ def test_blanks_do_not_matter_where_a_text_is_looked_up():
     assert found({"name": "a", "text": "The dog\nbarked"}) == [("a", ((4, 7),))]
 
 
+def test_blank_tokens_inside_a_span_are_of_it():
+    """However it is given."""
+    places = [(i, i + 1) for i in range(len(TEXT))]
+    tokens = Tokens(tuple(TEXT), (14,), passage=Passage.given(TEXT, places))
+    whole = [("a", ((0, 11),))]
+    assert found({"name": "a", "tokens": [0, 11]}, tokens=tokens) == whole
+    assert found({"name": "a", "characters": [0, 13]}, tokens=tokens) == [("a", ((0, 12),))]
+    assert found({"name": "a", "text": "The cat sat"}, tokens=tokens) == whole
+    assert found({"name": "a", "characters": [[0, 7], [18, 28]]}, tokens=tokens) == [("a", ((0, 7), (18, 28)))]
+
+
 def test_a_text_is_looked_up_in_labels_where_it_is_not_known():
     tokens = Tokens(("<s>", " The", " c", "at", " sat"), (0,))
     assert found({"name": "a", "text": "cat sat"}, tokens=tokens) == [("a", ((2, 5),))]

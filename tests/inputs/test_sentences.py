@@ -1,6 +1,7 @@
 """Sentences, lines and turns of a text, and the places of tokens in it."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -47,6 +48,45 @@ def test_lines_are_those_of_the_text_without_special_tokens():
     passage = Passage.given("first line\n\n  second", [(0, 0), (0, 5), (6, 10), (14, 20), (20, 20)])
     tokens = Tokens(("[CLS]", "first", " line", " second", "[SEP]"), (0, 4), passage=passage)
     assert [(span.name, span.ranges) for span in lines(tokens)] == [("first line", ((1, 3),)), ("second", ((3, 4),))]
+
+
+def test_blank_tokens_inside_a_sentence_are_of_it():
+    """As a tokenizer of bytes has them; not those between two sentences, nor special ones."""
+    text = "I  am. O k."
+    tokens = of_text(text, r"(?s).")
+    assert [span.ranges for span in sentences(tokens)] == [((0, 6),), ((7, 11),)]
+    special = replace(tokens, special=(2,))
+    assert sentences(special)[0].ranges == ((0, 2), (3, 6))
+
+
+CHAT = "<u> It rained\n<a> Yes. It did.\n<u> Why? <a>"
+
+
+def test_sentences_and_lines_end_with_their_turns():
+    """And have nothing that a chat template writes."""
+    tokens = of_text(CHAT, r"<\w>|\w+|[^\w\s]")
+    turns = Segment("user", 1, 3), Segment("assistant", 4, 9), Segment("user", 10, 12)
+    chat = replace(tokens, turns=turns)
+    assert [(span.name, span.ranges) for span in sentences(chat)] == [
+        ("It rained", ((1, 3),)),
+        ("Yes.", ((4, 6),)),
+        ("It did.", ((6, 9),)),
+        ("Why?", ((10, 12),)),
+    ]
+    assert [span.name for span in lines(chat)] == ["It rained", "Yes. It did.", "Why?"]
+    unknown = replace(tokens, turns=(*turns[:2], Segment("user", 0, 0)))
+    assert sentences(unknown) == sentences(tokens), "where a turn is not known"
+
+
+def test_a_sentence_ends_where_a_model_goes_on():
+    """Also where the prompt ends in a special token, which is at no place in the text."""
+    passage = Passage.given("It rained", [(0, 0), (0, 2), (3, 9), (0, 0)])
+    prompt = Tokens(("<s>", "It", " rained", "</s>"), (0, 3), passage=passage)
+    whole = replace(prompt + Tokens((" and", " so", " on")), turns=(Segment("prompt", 0, 4), Segment("answer", 4, 7)))
+    assert [(span.name, span.ranges) for span in sentences(whole)] == [
+        ("It rained", ((1, 3),)),
+        ("and so on", ((4, 7),)),
+    ]
 
 
 def test_a_text_that_is_not_known_is_joined_from_labels():
