@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.passage import Passage
+from mhaviz.inputs.sentence_marks import SENTENCE_MARKS
 from mhaviz.inputs.spans import Span, are_nameless
 from mhaviz.inputs.tokens import Segment, Tokens, runs_of
 
-_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*|\n\s*\n")
-_WIDE_END = "。！？"
-"""Marks after which a sentence ends without a blank."""
+_END = re.compile(rf"[.!?…{SENTENCE_MARKS}]+[\"'”’»)\]）」』】〉》]*|\n\s*\n")
 
 _NEAR = 16  # characters before and after a mark that tell whether a sentence ends
 
-_SHORT = re.compile(r"(?:^|[\s(])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|Fig|Eq|vs|cf|al|ca)\.$")
-"""End of a text with an initial or a short form, after which no sentence ends although a capital follows."""
+_WORD_BEFORE = re.compile(r"(?:^|[\s(])([^\W\d_]+)\.$")
+_SHORT = {"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Nr", "Fig", "Eq", "vs", "cf", "al", "ca", "z"}
+"""Short forms after which no sentence ends although a capital follows."""
+
+_NUMBER_BEFORE = re.compile(r"(?:^|\n)[^\S\n]*[0-9]+\.$")
+"""Start of a line up to the number of an item in a list, "1."."""
 
 
 def sentences(tokens: Tokens) -> tuple[Span, ...]:
@@ -27,8 +30,9 @@ def sentences(tokens: Tokens) -> tuple[Span, ...]:
     template writes around messages is in none; if the template has changed a message, sentences are those of its text.
 
     A sentence ends at ".", "!", "?" or "…" before a blank, unless a small letter follows in a text with capitals, or
-    the mark belongs to an initial or a common short form, such as "Dr."; at "。", "！" and "？"; and at a blank line.
-    This follows the sentence boundaries of the Unicode standard (UAX #29, section 5), without its tables.
+    the mark belongs to an initial, to a common short form, such as "Dr.", or to the number of an item in a list; at the
+    marks of other scripts, such as "。", "؟" and "।"; and at a blank line. This follows the sentence boundaries of the
+    Unicode standard (UAX #29, section 5), with its property Sentence_Terminal.
 
     Raises:
         ArgumentError: the tokens have no text.
@@ -124,16 +128,22 @@ def _texts(tokens: Tokens, passage: Passage) -> list[tuple[int, int]]:
 
 
 def _sentence_ends(text: str) -> Iterator[int]:
-    has_capitals = text != text.lower()
+    has_capitals, reached = text != text.lower(), 0
     for mark in _END.finditer(text):
-        before, after = text[max(mark.end() - _NEAR, 0) : mark.end()], text[mark.end() : mark.end() + _NEAR]
-        ends_anyway = mark[0].isspace() or mark[0][0] in _WIDE_END
+        before, after = text[max(mark.end() - _NEAR, reached) : mark.end()], text[mark.end() : mark.end() + _NEAR]
+        ends_anyway = mark[0].isspace() or mark[0][0] in SENTENCE_MARKS
         if ends_anyway or (after[:1].isspace() and not _goes_on(before, after, has_capitals)):
-            yield mark.end()
+            reached = mark.end()
+            yield reached
 
 
 def _goes_on(before: str, after: str, has_capitals: bool) -> bool:
-    """Return whether a sentence goes on after a mark: at a small letter, or after an initial or a short form."""
+    """Return whether a sentence goes on after a mark: at a small letter; after an initial, a short form, or the number
+    of an item in a list; or after "No." at a digit."""
     first = next((c for c in after if c.isalnum()), "")
-    is_small = has_capitals and unicodedata.category(first or "A") == "Ll"
-    return is_small or bool(_SHORT.search(before))
+    if (has_capitals and unicodedata.category(first or "A") == "Ll") or _NUMBER_BEFORE.search(before):
+        return True
+    found = _WORD_BEFORE.search(before)
+    word = found[1] if found else ""
+    is_initial = len(word) == 1 and word.isupper() and word != "I"
+    return is_initial or word in _SHORT or (word == "No" and first.isdecimal())

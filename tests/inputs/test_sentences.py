@@ -1,6 +1,7 @@
 """Sentences, lines and turns of a text, and the places of tokens in it."""
 
 import re
+import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.passage import Passage
+from mhaviz.inputs.sentence_marks import SENTENCE_MARKS
 from mhaviz.inputs.sentences import lines, sentences, turns
 from mhaviz.inputs.tokens import Segment, Tokens, patch_tokens, runs_of
 
@@ -30,10 +32,28 @@ def of_text(text, pattern=r"\w+|[^\w\s]"):
         ("我们走。你们呢？好", ["我们走。", "你们呢？", "好"]),
         ("Die Flut kam. Ölige Wellen.", ["Die Flut kam.", "Ölige Wellen."]),
         ("one line\nof two", ["one line of two"]),
+        ("He said it is 5. The dog ran.", ["He said it is 5.", "The dog ran."]),
+        ("So do I. Then we left.", ["So do I.", "Then we left."]),
+        ("No. Then she left.", ["No.", "Then she left."]),
+        ("See No. 5 and Nr. 6. Plan b. Done.", ["See No. 5 and Nr. 6.", "Plan b.", "Done."]),
+        ("To do:\n1. Wash.\n12. Dry. 3. Leave.", ["To do: 1. Wash.", "12. Dry.", "3. Leave."]),
+        ("Am 3. Tag fuhr er, z. B. Öl holen.", ["Am 3.", "Tag fuhr er, z. B. Öl holen."]),
+        ("هل أنت هنا؟ نعم. اذهب", ["هل أنت هنا؟", "نعم.", "اذهب"]),
+        ("وہ آیا۔ میں گیا۔", ["وہ آیا۔", "میں گیا۔"]),
+        ("वह आया। मैं गया॥ अंत", ["वह आया।", "मैं गया॥", "अंत"]),
+        ("「走。」他说", ["「走。」", "他说"]),
     ],
 )
 def test_sentences_end_where_a_reader_ends_them(text, parts):
     assert [span.name for span in sentences(of_text(text))] == parts
+
+
+def test_marks_are_those_of_unicode():
+    regex = pytest.importorskip("regex")
+    characters = [c for c in map(chr, range(0x80, 0x20000)) if unicodedata.category(c) != "Cn"]
+    ends = {c for c in characters if regex.match(r"\p{Sentence_Terminal}", c)}
+    full_stops = {c for c in ends if regex.match(r"\p{Sentence_Break=ATerm}", c)}
+    assert ends - full_stops == {*SENTENCE_MARKS}.intersection(characters)
 
 
 @given(st.text(alphabet="aB .!?\n1”", max_size=60))
