@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mhaviz.errors import ArgumentError, begun_by, quoted
+from mhaviz.errors import ArgumentError, begun_by
 from mhaviz.inputs.given import Given, require_messages
-from mhaviz.inputs.named_spans import NamedSpan, named_spans
+from mhaviz.inputs.named_spans import NamedSpan, in_json, named_spans
 from mhaviz.inputs.span_choice import ROLES, SpanChoice
 
 EXAMPLE = (
@@ -45,11 +45,12 @@ class MarkedText:
             with begun_by(where):
                 spans = named_spans(given["spans"])
             if not (isinstance(text, str) and text.strip()):
-                raise ArgumentError(f"{where}: text: expected a text, got {quoted(text)}")
+                got = "an empty one" if text == "" else in_json(text) if "text" in given else "none"
+                raise ArgumentError(f"{where}: text: expected a text, got {got}")
             return cls(Given((text,)), spans, where)
         messages = given.get("messages") if isinstance(given, Mapping) else given
         if not isinstance(messages, Sequence) or isinstance(messages, str):
-            raise ArgumentError(f"{where}: expected {EXAMPLE}, got {quoted(given)}")
+            raise ArgumentError(f"{where}: expected {EXAMPLE}, got {in_json(given)}")
         return cls(Given(chat=require_messages(messages, f"{where}: ")), (), where)
 
 
@@ -60,8 +61,8 @@ def marked_texts(given: Any, of: str) -> list[MarkedText]:
         ArgumentError: there is none; as ``MarkedText.of``.
     """
     if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-        raise ArgumentError(f"{of}: expected texts, such as {EXAMPLE}, got {quoted(given)}")
-    texts = [MarkedText.of(one, f"{of}, text {number}") for number, one in enumerate(given, 1)]
+        raise ArgumentError(f"{of}: expected texts, such as {EXAMPLE}, got {in_json(given)}")
+    texts = [MarkedText.of(text, f"{of}, text {number}") for number, text in enumerate(given, 1)]
     if not texts:
         raise ArgumentError(f"{of}: expected at least one text, such as {EXAMPLE}, got none")
     return texts

@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
-from mhaviz.inputs.spans import Span
+from mhaviz.inputs.spans import REST, Span
 from mhaviz.inputs.tokens import Ranges, Tokens, runs_of
 
 _Runs = tuple[int | tuple[int, int], ...]  # one range, or several
+
+_SHOWN = 50  # most characters of the beginning of a text in a message
 
 FORM = '{"name": "document 1", "tokens": [12, 80]}, or "characters" or "text" in place of "tokens"'
 """An example of a span in a file."""
@@ -36,11 +38,13 @@ def named_spans(given: Iterable[NamedSpan | Mapping[str, Any]]) -> tuple[NamedSp
     """Return spans that are given as mappings, such as from JSON.
 
     Raises:
-        ArgumentError: they are no spans, or not each by one of tokens, characters and text; a name is missing, blank or
-            given twice.
+        ArgumentError: they are no spans, or not each by one of tokens, characters and text; a text is empty; a name is
+            missing, blank, given twice, or that of the rest.
     """
+    if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
+        raise ArgumentError(f"{parameter('by')}: expected a list of spans such as {FORM}, got {in_json(given)}")
     try:
-        documents = [msgspec.to_builtins(one) for one in given]
+        documents = [msgspec.to_builtins(span) for span in given]
         spans = msgspec.convert(documents, tuple[NamedSpan, ...])
     except (TypeError, msgspec.ValidationError) as error:
         raise ArgumentError(f"{parameter('by')}: expected a list of spans such as {FORM}: {error}") from None
@@ -48,9 +52,15 @@ def named_spans(given: Iterable[NamedSpan | Mapping[str, Any]]) -> tuple[NamedSp
         raise ArgumentError(f"{parameter('by')}: expected at least one span such as {FORM}, got none")
     names = set[str]()
     for span in spans:
-        if sum(one is not None for one in (span.tokens, span.characters, span.text)) != 1:
+        if sum(place is not None for place in (span.tokens, span.characters, span.text)) != 1:
             raise ArgumentError(
                 f"{parameter('by')}: span {quoted(span.name)}: expected one of tokens, characters and text"
+            )
+        if span.text is not None and not span.text.strip():
+            raise ArgumentError(f"{_of(span)}: text: expected a text, got an empty one")
+        if span.name == REST:
+            raise ArgumentError(
+                f"{parameter('by')}: expected another name than {quoted(REST)}, which what is in no span is called"
             )
         if not span.name.strip():
             raise ArgumentError(f"{parameter('by')}: expected a name of each span, got {quoted(span.name)}")
@@ -63,6 +73,11 @@ def named_spans(given: Iterable[NamedSpan | Mapping[str, Any]]) -> tuple[NamedSp
     return spans
 
 
+def in_json(value: object) -> str:
+    """Return a value for a message, the null of JSON by its name."""
+    return "null" if value is None else quoted(value)
+
+
 def find_spans(named: Sequence[NamedSpan], tokens: Tokens) -> tuple[Span, ...]:
     """Return the tokens of named spans, in the order of the text.
 
@@ -70,7 +85,7 @@ def find_spans(named: Sequence[NamedSpan], tokens: Tokens) -> tuple[Span, ...]:
         ArgumentError: a span lies outside of the text, is empty, cuts a token, or shares one with another; its text is
             not in the text, or more than once; characters of a text that is not known.
     """
-    spans, owners = [_found(one, tokens) for one in named], dict[int, str]()
+    spans, owners = [_found(span, tokens) for span in named], dict[int, str]()
     for span in spans:
         for position in (i for run in span.ranges for i in range(*run)):
             if position in owners:
@@ -123,9 +138,10 @@ def _place_of(named: NamedSpan, text: str, whole: str) -> tuple[int, int]:
     wanted = "".join(text.split())
     places = [i for i, c in enumerate(whole) if not c.isspace()]
     bare = "".join(whole[i] for i in places)
-    n_times = bare.count(wanted) if wanted else 0
+    n_times = bare.count(wanted)
     if n_times != 1:
-        got = f"it {counted(n_times, 'time')}" if n_times else "no such text"
+        begins = quoted(" ".join(whole[:_SHOWN].split()))
+        got = f"it {counted(n_times, 'time')}" if n_times else f"no such text in what begins with {begins}"
         instead = '; give a longer text, or "tokens"' if n_times else ""
         raise ArgumentError(f"{_of(named)}: expected {quoted(text)} once in the text, got {got}{instead}")
     first = bare.index(wanted)
@@ -134,8 +150,8 @@ def _place_of(named: NamedSpan, text: str, whole: str) -> tuple[int, int]:
 
 def _runs(named: NamedSpan, given: _Runs) -> Ranges:
     """Return one range, or several, as ranges. Raises ArgumentError for other numbers."""
-    numbers = [one for one in given if isinstance(one, int)]
-    pairs = [one for one in given if not isinstance(one, int)]
+    numbers = [part for part in given if isinstance(part, int)]
+    pairs = [part for part in given if not isinstance(part, int)]
     if (len(numbers), len(pairs)) == (2, 0):
         return ((numbers[0], numbers[1]),)
     if numbers or not pairs:

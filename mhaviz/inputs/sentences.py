@@ -5,7 +5,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from mhaviz.errors import ArgumentError, parameter, quoted
+from mhaviz.errors import ArgumentError, is_accepted, parameter, quoted
 from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.sentence_marks import SENTENCE_MARKS
 from mhaviz.inputs.spans import Span, are_nameless
@@ -73,7 +73,8 @@ def turns(tokens: Tokens) -> tuple[Span, ...]:
 
 
 def roles(tokens: Tokens) -> tuple[Span, ...]:
-    """Return the messages of a chat as ``turns`` does, those of one role together. Raises ArgumentError as that."""
+    """Return the messages of a chat as ``turns`` does, those of one role together. Raises ArgumentError as ``turns``
+    does."""
     ranges = defaultdict[str, list[tuple[int, int]]](list)
     for turn in _said(tokens):
         ranges[turn.name].append((turn.start, turn.end))
@@ -83,9 +84,10 @@ def roles(tokens: Tokens) -> tuple[Span, ...]:
 def _said(tokens: Tokens) -> tuple[Segment, ...]:
     """Return the turns. Raises ArgumentError as ``turns``."""
     if not tokens.turns:
+        options = [parameter(name) for name in ("chat", "generate") if is_accepted(name)]
         raise ArgumentError(
             f"{parameter('by')} turn: expected a chat, a pair of texts, or a text that the model continues, got one "
-            f"text; give {parameter('chat')} or {parameter('generate')}, or a file of spans"
+            f"text; give {' or '.join([*options, 'a file of spans'])}"
         )
     for number, turn in enumerate(tokens.turns):
         if turn.start == turn.end:

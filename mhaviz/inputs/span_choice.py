@@ -39,11 +39,14 @@ class SpanChoice:
         if isinstance(by, str):
             if by not in get_args(SpanKind):
                 kinds = ", ".join(get_args(SpanKind))
-                raise ArgumentError(f"{parameter('by')}: expected {kinds} or a list of spans, got {quoted(by)}")
+                raise ArgumentError(
+                    f"{parameter('by')}: expected {kinds}, or a list of named spans (on the command line, a JSON file "
+                    f"of it), got {quoted(by)}"
+                )
             return cls(by)
-        given: list[Any] = list(by) if isinstance(by, Iterable) else [by]
-        of_texts = given if given and all(isinstance(one, list | tuple) for one in given) else [given]
-        return cls("span", tuple(map(named_spans, of_texts)))
+        given: Any = list(by) if isinstance(by, Iterable) and not isinstance(by, Mapping) else by
+        are_of_texts = isinstance(given, list) and given and all(isinstance(part, list | tuple) for part in given)
+        return cls("span", tuple(map(named_spans, given if are_of_texts else [given])))
 
     @property
     def are_words(self) -> bool:

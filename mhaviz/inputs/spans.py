@@ -16,6 +16,9 @@ _JOINERS = "\N{SOFT HYPHEN}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
 _WITHOUT_BLANKS = re.compile("CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|THAI|LAO|KHMER|MYANMAR")
 _NAMELESS = re.compile(r"(row|fixed|channel|head) [0-9]+")
 
+REST = "(rest)"
+"""Name of the keys that are in no span, such as what a chat template adds."""
+
 
 @dataclass(frozen=True)
 class Span:

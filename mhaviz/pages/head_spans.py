@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from mhaviz.errors import counted
+from mhaviz.inputs.spans import REST
 from mhaviz.pages.blocks import Block, Page, SpanPanel, Text
 from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_text
 from mhaviz.pages.labels import quoted
@@ -13,7 +14,6 @@ from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.span_weights import SPAN_NAME, few_panels, is_cut, span_grid, times_text
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
-from mhaviz.results.span_numbers import REST
 from mhaviz.results.span_ranking import LEAST_MASS
 
 USUAL_ORDER = Order("")

@@ -7,14 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
+from mhaviz.inputs.spans import REST as REST
 from mhaviz.inputs.spans import Span, SpansOf
 from mhaviz.inputs.tokens import Ranges, Tokens, runs_of
 from mhaviz.results.axis import Axis
 from mhaviz.results.sinks import Sinks
 from mhaviz.results.spans import SpanSide
-
-REST = "(rest)"
-"""Name of the keys that are in no span, such as what a chat template adds."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -154,7 +154,7 @@ def test_why_no_text_is_left_is_said(chatting, texts, query, reason):
 
 TEXT = "the cat sat on a mat and the dog ran"
 MARKED = [
-    {"text": TEXT, "spans": [{"name": "sinks", "text": "the cat"}, {"name": "(rest)", "text": "on a"},
+    {"text": TEXT, "spans": [{"name": "sinks", "text": "the cat"}, {"name": "rest", "text": "on a"},
                              {"name": "lookback", "text": "ran"}]},
     {"text": "hello the world ran", "spans": [{"name": "sinks", "tokens": [0, 3]},
                                               {"name": "lookback", "text": "ran"}]},
@@ -173,12 +173,12 @@ def test_spans_may_have_any_name(chatting, name):
     result = loaded.head_spans(MARKED, "lookback")
     (of_kind,) = result.kinds
     maps = [loaded.attend(one["text"], by=one["spans"]) for one in MARKED]
-    assert tuple(of_kind.spans) == ("sinks", "(rest)", "lookback")
+    assert tuple(of_kind.spans) == ("sinks", "rest", "lookback")
     of_both = [m.weights[:, m.queries.index("lookback"), columns(m, ["sinks"])[0]] for m in (a[0] for a in maps)]
     np.testing.assert_allclose(of_kind.spans["sinks"].mean[0], np.mean(of_both, axis=0), atol=CLOSE)
     first = maps[0][1]
-    own = first.weights[:, first.queries.index("lookback"), first.keys.index("(rest)")]
-    np.testing.assert_allclose(of_kind.spans["(rest)"].mean[1], own, atol=CLOSE)
+    own = first.weights[:, first.queries.index("lookback"), first.keys.index("rest")]
+    np.testing.assert_allclose(of_kind.spans["rest"].mean[1], own, atol=CLOSE)
     looks_back = np.isfinite(of_kind.lookback.mean)
     assert looks_back.all() if name == "chat" else not looks_back.any()
 

@@ -42,7 +42,11 @@ def test_texts_that_are_made_already_stay_as_they_are():
         ([[]], "t, text 1: expected a list of messages such as {"),
         ([[{"role": "user"}]], "t, text 1: expected a list of messages such as {"),
         ([[{"role": "user", "content": 3}]], "t, text 1: expected a list of messages such as {"),
-        ([{"spans": SPANS}], "t, text 1: text: expected a text, got None"),
+        ([{"spans": SPANS}], "t, text 1: text: expected a text, got none"),
+        ([{"text": None, "spans": SPANS}], "t, text 1: text: expected a text, got null"),
+        ([{"text": "", "spans": SPANS}], "t, text 1: text: expected a text, got an empty one"),
+        ([{"text": "It", "spans": None}], "t, text 1: `by`: expected a list of spans such as {"),
+        ([None], "t, text 1: expected [{"),
         ([{"text": "\n", "spans": SPANS}], r"t, text 1: text: expected a text, got '\n'"),
         ([{"text": "It", "spans": []}], "t, text 1: `by`: expected at least one span such as {"),
         ([{"text": "It", "spans": 3}], "t, text 1: `by`: expected a list of spans such as {"),
@@ -54,3 +58,4 @@ def test_what_is_no_text_is_one_line_that_says_where(given, reason):
         marked_texts(given, "t")
     assert str(raised.value).startswith(reason)
     assert "\n" not in str(raised.value)
+    assert "None" not in str(raised.value)

@@ -60,9 +60,17 @@ def test_a_text_is_looked_up_in_labels_where_it_is_not_known():
         ([{"name": "a", "characters": [16, 18]}], "expected at least one token, got none in characters 16 to 18"),
         ([{"name": "a", "characters": [5, 11]}], "which cut #1 'cat', characters 4 to 7"),
         ([{"name": "a", "characters": [4, 9]}], "which cut #2 'sat', characters 8 to 11"),
-        ([{"name": "a", "text": "mouse"}], "expected 'mouse' once in the text, got no such text"),
+        (
+            [{"name": "a", "text": "mouse"}],
+            "expected 'mouse' once in the text, got no such text in what begins with 'The cat sat. The dog",
+        ),
+        ([{"name": "a", "text": ""}], "span 'a': text: expected a text, got an empty one"),
+        (
+            [{"name": "(rest)", "text": "cat"}],
+            "expected another name than '(rest)', which what is in no span is called",
+        ),
         ([{"name": "a", "text": "The"}], "expected 'The' once in the text, got it 2 times; give a longer text"),
-        ([{"name": "a", "text": " "}], "got no such text"),
+        ([{"name": "a", "text": " "}], "expected a text, got an empty one"),
         ([{"name": "a", "tokens": [0, 1]}, {"name": "a", "tokens": [2, 3]}], "got 'a' twice; runs of one span are"),
         ([{"name": " ", "tokens": [0, 1]}], "expected a name of each span, got ' '"),
         ([{"name": "a"}], "expected one of tokens, characters and text"),
@@ -88,7 +96,18 @@ def test_each_text_may_have_spans_of_its_own():
         choice.of_text(None)
 
 
-@pytest.mark.parametrize("by", [3, {"name": "a"}, [3]])
-def test_what_is_no_choice_of_spans(by):
-    with pytest.raises(ArgumentError, match="`by`: expected a list of spans such as"):
+@pytest.mark.parametrize(
+    ("by", "got"),
+    [
+        (3, ", got 3"),
+        ({"name": "a"}, ", got {'name': 'a'}"),
+        (None, ", got null"),
+        ([3], "got `int`"),
+        ([None], "got `null`"),
+    ],
+)
+def test_what_is_no_choice_of_spans(by, got):
+    with pytest.raises(ArgumentError, match="`by`: expected a list of spans such as") as raised:
         SpanChoice.of(by)
+    assert got in str(raised.value)
+    assert "None" not in str(raised.value)

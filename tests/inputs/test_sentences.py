@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, parameters_named
 from mhaviz.inputs.passage import Passage
 from mhaviz.inputs.sentence_marks import SENTENCE_MARKS
 from mhaviz.inputs.sentences import lines, sentences, turns
@@ -146,6 +146,12 @@ def test_turns_of_one_role_are_numbered():
 def test_what_has_no_turns(segments, reason):
     with pytest.raises(ArgumentError, match=reason):
         turns(Tokens(("a", "b"), turns=segments))
+
+
+def test_options_that_a_command_lacks_are_not_advised():
+    with parameters_named("--{}".format, lambda name: name == "by"), pytest.raises(ArgumentError) as raised:
+        turns(Tokens(("a", "b")))
+    assert str(raised.value).endswith("got one text; give a file of spans")
 
 
 def test_turns_follow_tokens_that_are_cut_and_joined():

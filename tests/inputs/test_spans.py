@@ -3,6 +3,8 @@
 from itertools import pairwise
 
 import families
+import re
+
 import pytest
 
 from mhaviz.errors import ArgumentError
@@ -112,7 +114,8 @@ def test_what_has_no_known_words(tokens, reason):
 
 def test_other_spans_are_refused():
     assert SpanChoice.of("word").of_text(None) is words
-    with pytest.raises(ArgumentError, match="`by`: expected word, sentence, line, turn or a list of spans, got 'page'"):
+    expected = "word, sentence, line, turn, or a list of named spans (on the command line, a JSON file of it)"
+    with pytest.raises(ArgumentError, match=re.escape(f"`by`: expected {expected}, got 'page'")):
         SpanChoice.of("page")
 
 
