@@ -55,7 +55,7 @@ def _require_length(model: CorpusModel, inputs: Inputs) -> None:
 def _read(path: Path) -> list[MarkedText]:
     """Read texts from a file, which may be one chat. Raises MhavizError if it cannot be read, or has others."""
     found = read_objects(path, "text", EXAMPLE)
-    if all(isinstance(one, dict) and "role" in one for one, _ in found):
-        found = [([one for one, _ in found], name_of(path))]
+    if all(isinstance(value, dict) and "role" in value for value, _ in found):
+        found = [([message for message, _ in found], name_of(path))]
     with of_a_file():
-        return [MarkedText.of(one, where) for one, where in found]
+        return [MarkedText.of(value, where) for value, where in found]

@@ -65,6 +65,7 @@ BAD = [
     ("--query user hello", 2, "--query chooses a span of texts; add --by turn or --by FILE"),
     ("--by turn", 2, "--by turn reads chats; add --file chats.jsonl"),
     ("--by turn hello --file chats.jsonl", 2, "--by turn takes the place of sentences and pairs; leave them out"),
+    ("--by turn --pairs p.tsv", 2, "--by turn takes the place of sentences and pairs"),
     ("--by turn --pairs p.tsv --file chats.jsonl", 2, "--by turn takes the place of sentences and pairs"),
     ("--by texts.json --file chats.jsonl", 2, "--by texts.json takes the place of sentences and pairs"),
     ("--by turn --file chats.jsonl --sort entropy", 2, "of their numbers; leave out --sort"),

@@ -1,10 +1,9 @@
 """Words of a text: which tokens belong to one, by their labels and by the tokenizer."""
 
+import re
 from itertools import pairwise
 
 import families
-import re
-
 import pytest
 
 from mhaviz.errors import ArgumentError

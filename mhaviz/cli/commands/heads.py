@@ -86,10 +86,10 @@ def heads(
     if query is not None and by is None:
         raise ArgumentError("--query chooses a span of texts; add --by turn or --by FILE")
     if by is not None:
-        if by == "turn" and file is None:
-            raise ArgumentError("--by turn reads chats; add --file chats.jsonl")
         if sentences or pairs or (spans and file):
             raise ArgumentError(f"--by {by} takes the place of sentences and pairs; leave them out")
+        if by == "turn" and file is None:
+            raise ArgumentError("--by turn reads chats; add --file chats.jsonl")
         require_unread([probes, corpus, ranking], ["--top"], "--by takes the place of sentences, and of their numbers")
         if languages:
             raise ArgumentError("--by reads texts as they are; leave out --languages")

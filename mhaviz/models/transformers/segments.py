@@ -4,6 +4,7 @@ Chat templates are programs in Jinja. transformers runs them in a sandbox, which
 long they run nor how much they write.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,6 +36,8 @@ _PROMPT = "generation prompt"
 
 _PLACEHOLDER = "mhaviz{}placeholder"
 """Word in the place of a message."""
+
+_ANY_PLACEHOLDER = re.compile(_PLACEHOLDER.format("[0-9]+"))
 
 _MOST_SEGMENTS = 64  # most messages whose segments are found, as the template is run again for each
 
@@ -106,20 +109,15 @@ def _rendered(
 def _around(
     tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, ending: Mapping[str, Any]
 ) -> list[str]:
-    """Return what the template writes before, between and after the messages, by running it on words in their place."""
+    """Return what the template writes before, between and after the messages, by running it on words in their place;
+    empty if it does not write each of them once, in order."""
     words = [_PLACEHOLDER.format(number) for number in range(len(messages))]
     replaced = [{**message, "content": word} for message, word in zip(messages, words, strict=True)]
     try:
-        rest = _text(tokenizer, replaced, name, **ending)
+        text = _text(tokenizer, replaced, name, **ending)
     except MhavizError:
         return []
-    around = list[str]()
-    for word in words:
-        before, there, rest = rest.partition(word)
-        if not there:
-            return []
-        around.append(before)
-    return [*around, rest] if _PLACEHOLDER.format("")[:-1] not in rest else []
+    return _ANY_PLACEHOLDER.split(text) if _ANY_PLACEHOLDER.findall(text) == words else []
 
 
 def _turns(messages: Sequence[Message], text: str, around: Sequence[str], passage: Passage) -> tuple[Segment, ...]:
@@ -129,7 +127,8 @@ def _turns(messages: Sequence[Message], text: str, around: Sequence[str], passag
     for number, message in enumerate(messages):
         content = without_surrogates(str(message["content"]))
         reached += len(around[number]) if is_known else 0
-        written = next((one for one in (content, content.strip()) if _stands(text, around, number, reached, one)), None)
+        forms = content, content.strip()
+        written = next((form for form in forms if _stands(text, around, number, reached, form)), None)
         is_known = is_known and written is not None
         places = passage.tokens_in(reached, reached + len(written)) if written is not None and is_known else []
         turns.append(Segment(str(message["role"]), *((places[0], places[-1] + 1) if places else (0, 0))))
@@ -146,7 +145,10 @@ def _stands(text: str, around: Sequence[str], number: int, start: int, content: 
 
 
 def _text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ending: Any) -> str:
-    with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"):
+    failed = f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"
+    if getattr(tokenizer, "chat_template", None) is None:
+        failed = f"{name} reads no chats, as its tokenizer has no chat template", "take a model that is made for chats"
+    with as_one_line(*failed):
         rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ending)
     text = without_surrogates(str(rendered))
     if len(text) > _MOST_ADDED + _MOST_GROWTH * sum(len(str(message)) for message in messages):

@@ -169,7 +169,11 @@ def test_messages_that_a_template_says_otherwise_alone_are_one_segment():
 @pytest.mark.parametrize(
     ("template", "status", "message"),
     [
-        (None, MhavizError, "tokenizer.chat_template is not set"),
+        (
+            None,
+            MhavizError,
+            r"reads no chats, as its tokenizer has no chat template \(.*\); take a model that is made for chats$",
+        ),
         (
             "{{ raise_exception('roles must alternate') }}",
             MhavizError,
@@ -474,6 +478,12 @@ def test_a_template_that_changes_messages_leaves_them_without_tokens(template):
     loaded = in_memory("gpt2", of_chats(template))[1]
     with pytest.raises(ArgumentError, match="the chat template has changed it or a message before it"):
         loaded.attend(chat=CHAT[:2], by="turn")
+
+
+def test_a_message_that_is_written_again_is_not_guessed():
+    template = "{% for m in messages %}<s>{{ m.content }}{% endfor %}</s>{{ messages[0].content }}"
+    turns = read_chat(of_chats(template), CHAT, "m").source.turns
+    assert [turn.end > turn.start for turn in turns] == [False, False, False]
 
 
 def test_what_is_behind_a_changed_message_is_not_guessed():
