@@ -80,7 +80,7 @@ class SpanStudy:
             ArgumentError: no text has the span; the model can read none.
         """
         left_out = f"{counted(too_long, 'text')} left out: longer than the model can read"
-        if self.query is None:
+        if self.query is None or not (self._texts or self.without):
             raise ArgumentError(f"expected at least one text that the model can read, got none: {left_out}")
         if not self._texts:
             raise ArgumentError(

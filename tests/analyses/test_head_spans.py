@@ -138,11 +138,14 @@ def test_the_query_is_the_last_span_of_the_first_text(chatting):
             "`query`: expected texts with a span 'tool', got none among 1 text; 1 text left out: longer than the model "
             "can read",
         ),
-        (
-            CHATS[4:],
-            None,
-            "expected at least one text that the model can read, got none: 1 text left out: longer than the model can "
-            "read",
+        *(
+            (
+                CHATS[4:],
+                query,
+                "expected at least one text that the model can read, got none: 1 text left out: longer than the model "
+                "can read",
+            )
+            for query in (None, "tool")
         ),
     ],
 )

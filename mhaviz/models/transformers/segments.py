@@ -6,7 +6,8 @@ long they run nor how much they write.
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -145,16 +146,25 @@ def _stands(text: str, around: Sequence[str], number: int, start: int, content: 
 
 
 def _text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], name: str, **ending: Any) -> str:
-    failed = f"the chat template of {name} refuses these messages", "see which roles it expects, and in order"
-    if getattr(tokenizer, "chat_template", None) is None:
-        failed = f"{name} reads no chats, as its tokenizer has no chat template", "take a model that is made for chats"
-    with as_one_line(*failed):
+    with _of_template(tokenizer, name):
         rendered = tokenizer.apply_chat_template([dict(message) for message in messages], tokenize=False, **ending)
     text = without_surrogates(str(rendered))
     if len(text) > _MOST_ADDED + _MOST_GROWTH * sum(len(str(message)) for message in messages):
         made = f"{len(text):,} characters of {counted(len(messages), 'message')}"
         raise MhavizError(f"the chat template of {name} makes {made}; take another copy of its files")
     return text
+
+
+@contextmanager
+def _of_template(tokenizer: PreTrainedTokenizerBase, name: str) -> Iterator[None]:
+    """Convert any error of a chat template inside this block to a MhavizError, also that there is no template."""
+    try:
+        with as_one_line(f"the chat template of {name} refuses these messages", "see which roles it expects, in order"):
+            yield
+    except MhavizError as error:
+        if getattr(tokenizer, "chat_template", None) is None:
+            raise MhavizError(f"{name} has no chat template; take a model that is made for chats") from error
+        raise
 
 
 def _segments(messages: Sequence[Message], ends: Sequence[int | None], starts: Sequence[int]) -> tuple[Segment, ...]:

@@ -169,11 +169,7 @@ def test_messages_that_a_template_says_otherwise_alone_are_one_segment():
 @pytest.mark.parametrize(
     ("template", "status", "message"),
     [
-        (
-            None,
-            MhavizError,
-            r"reads no chats, as its tokenizer has no chat template \(.*\); take a model that is made for chats$",
-        ),
+        (None, MhavizError, "has no chat template; take a model that is made for chats$"),
         (
             "{{ raise_exception('roles must alternate') }}",
             MhavizError,
