@@ -22,11 +22,13 @@ class KeySpans:
     Attributes:
         side: the spans without their sinks, then the rest, if there is any, and each sink; all keys are in one.
         n_spans: number of spans, which come first.
+        spans: the spans as they were given, with their sinks.
         sinks: the sinks, with the places of their columns; None: there are none.
     """
 
     side: SpanSide
     n_spans: int
+    spans: tuple[Span, ...]
     sinks: Sinks | None
 
     @classmethod
@@ -45,7 +47,11 @@ class KeySpans:
         moved = sinks and replace(
             sinks, sinks=tuple(replace(sink, key=begin + i) for i, sink in enumerate(sinks.sinks))
         )
-        return cls(SpanSide.of_axis(axis, len(tokens)), len(named), moved)
+        return cls(SpanSide.of_axis(axis, len(tokens)), len(named), spans, moved)
+
+    def span_at(self, position: int) -> Span:
+        """Return the span, as it was given, that has the key at a position. Raises StopIteration if none has."""
+        return next(span for span in self.spans if any(start <= position < end for start, end in span.ranges))
 
     @property
     def are_free(self) -> NDArray[np.bool_]:
@@ -111,9 +117,9 @@ class SpanSums:
     where U are all spans and the rest. A uniform head has mass = chance everywhere, whatever sinks take, and however
     long a span is or how much of it a mask hides.
 
-    The lookback ratio of a query i of a span that begins at position s of masked self-attention is c / (c + w), where c
-    is its mean weight on the keys before s, and w that on the keys from s to i (Chuang et al. 2024, arXiv 2407.07071,
-    section 2.1).
+    The lookback ratio of a query i of a span that begins at key s of masked self-attention is c / (c + w), where c is
+    its mean weight on the keys before s, and w that on the keys from s to i (Chuang et al. 2024, arXiv 2407.07071,
+    section 2.1). The first of these keys may have no query, where a decoder has it in its cache.
 
     Args:
         rows: spans of the queries.
@@ -125,7 +131,8 @@ class SpanSums:
     def __init__(self, rows: SpanSide, keys: KeySpans, n_heads: int, ahead: int | None) -> None:
         self._rows, self._keys, self._ahead = rows, keys, ahead
         shape = n_heads, len(rows.axis), len(keys.side.axis)
-        self._mass, self._chance, self._lookback = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2])
+        self._mass, self._chance = np.zeros((2, *shape))
+        self._lookback = np.zeros(shape[:2])
 
     def add(self, start: int, sums: NDArray[np.floating], seen: NDArray[np.number]) -> None:
         """Add queries from position ``start`` on.
@@ -148,10 +155,12 @@ class SpanSums:
     def _lookbacks(self, row: int, queries: NDArray[np.int64], sums: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the lookback ratios of queries of a span, (n_heads, queries); NaN: they have none."""
         ratios = np.full(sums.shape[:2], np.nan)
-        ranges = self._rows.axis.tokens.ranges[row]
-        if self._ahead is None or len(ranges) > 1 or (first := ranges[0][0] + self._ahead) < 1:
+        if self._ahead is None:
             return ratios
-        last = ranges[0][1] + self._ahead
+        ranges = self._keys.span_at(self._rows.axis.tokens.ranges[row][0][0] + self._ahead).ranges
+        first, last = ranges[0]
+        if len(ranges) > 1 or not first:
+            return ratios
         are_written = [first <= of_column[0][0] < last for of_column in self._keys.side.axis.tokens.ranges]
         written = sums[..., are_written].sum(axis=2, dtype=np.float64)
         context = sums.sum(axis=2, dtype=np.float64) - written

@@ -115,6 +115,22 @@ def test_queries_of_a_decoder_with_a_cache_look_back_from_where_they_are():
         m.by([{"name": "prompt", "tokens": [0, 15]}])
 
 
+def test_a_span_that_begins_in_a_cache_looks_back_to_what_is_before_it():
+    """The keys from 6 on have been written, though the queries are those from 10 on; some keys are sinks."""
+    A = rows()
+    A[:, 10:, 6] += 0.3
+    A /= A.sum(axis=2, keepdims=True)
+    m = made_map(WORDS[10:], WORDS, A[:, 10:].astype(np.float32), "masked", sinks=sinks_at([0, 6]))
+    found = m.by([{"name": "prompt", "tokens": [0, 6]}, {"name": "answer", "tokens": [6, 20]}])
+    ratios = []
+    for i in range(10, 20):
+        context, new = A[:, i, :6].mean(axis=1), A[:, i, 6 : i + 1].mean(axis=1)
+        ratios.append(context / (context + new))
+    np.testing.assert_allclose(found.lookback[:, 0], np.mean(ratios, axis=0), atol=1e-6)
+    for tokens in ([[2, 5], [12, 20]], [0, 20]):  # two runs, of which one has the queries; nothing is before it
+        assert np.isnan(m.by([{"name": "answer", "tokens": tokens}]).lookback).all()
+
+
 def test_a_span_of_a_sink_alone_has_no_column():
     A = rows(sink=0.6)
     (found,) = attention_of(A).by([{"name": "begin", "tokens": [0, 1]}, *SPANS])
