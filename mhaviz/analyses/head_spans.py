@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.analyses.averages import averages
-from mhaviz.analyses.span_numbers import span_numbers
+from mhaviz.analyses.span_numbers import MapBesideUniform, maps_beside_uniform
 from mhaviz.analyses.sums import stacked
 from mhaviz.attention.model import Inputs, Model
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.inputs.span_choice import SpanChoice
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
-from mhaviz.results.attention import AttentionMap
 from mhaviz.results.head_numbers import AverageOfFew
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
 from mhaviz.results.result import Source
@@ -25,13 +24,14 @@ _Numbers = dict[str, NDArray[np.float64]]
 
 class _OfText(NamedTuple):
     """Numbers of the heads for one text, each (n_layers, n_heads): weights and those of uniform attention by span,
-    weights on the rest and on sinks, and the lookback ratio."""
+    weights on the rest and on sinks, and the lookback ratio, also of uniform attention."""
 
     masses: _Numbers
     chances: _Numbers
     rest: NDArray[np.float64]
     sinks: NDArray[np.float64]
     lookback: NDArray[np.float64]
+    uniform_lookback: NDArray[np.float64]
 
 
 class SpanStudy:
@@ -66,10 +66,10 @@ class SpanStudy:
         within = [kind for kind in kinds if kind in OF_ONE_TEXT and inputs.texts[0].sides(kind) == (source, source)]
         if not within:
             raise ArgumentError(f"expected attention within a text, got {' and '.join(kinds)}")
-        maps = span_numbers(model, inputs, choice).maps
+        maps = maps_beside_uniform(model, inputs, choice)
         for kind in within:
-            layers = [m for m in maps if m.kind == kind]
-            self._layers[kind] = tuple(m.layer or 0 for m in layers)
+            layers = [of_layer for of_layer in maps if of_layer.map.kind == kind]
+            self._layers[kind] = tuple(m.layer or 0 for m, _ in layers)
             self._texts[kind].append(_of_text(layers, self.query))
             self._spans |= dict.fromkeys(self._texts[kind][-1].masses)
 
@@ -105,17 +105,26 @@ class SpanStudy:
         found = [*averages(values, has, list(map(str, range(values.shape[-1])))).values()]
         rest, sinks, lookback = found[len(names) :]
         spans = {name: AverageOfFew(**found[i], chance=chance[..., i]) for i, name in enumerate(names)}
-        looks_back = AverageOfFew(**lookback, chance=np.full(nothing.shape, 0.5))
+        looks_back = AverageOfFew(**lookback, chance=_mean([text.uniform_lookback for text in texts]))
         assert self.query is not None
         return SpansOfKind(kind, layers, self.query, len(texts), spans, rest["mean"], sinks["mean"], looks_back)
 
 
-def _of_text(layers: list[AttentionMap], query: str) -> _OfText:
+def _mean(of_texts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the mean over the texts that have a number; NaN: none has."""
+    has = np.isfinite(of_texts)
+    sums, n = np.sum(of_texts, axis=0, where=has), has.sum(axis=0)
+    means: NDArray[np.float64] = np.divide(sums, n, out=np.full(n.shape, nan), where=n > 0)
+    return means
+
+
+def _of_text(layers: list[MapBesideUniform], query: str) -> _OfText:
     """Return the numbers of the queries of a span, from the maps of a text by span, which have the same columns."""
-    first, row = layers[0], layers[0].queries.index(query)
-    weights, chance, lookback = (
+    first = layers[0].map
+    row = first.queries.index(query)
+    weights, chance, lookback, uniform_lookback = (
         stacked([x[:, row].astype(np.float64) for x in of_layers if x is not None])
-        for of_layers in zip(*((m.weights, m.chance, m.lookback) for m in layers), strict=True)
+        for of_layers in zip(*((m.weights, m.chance, m.lookback, uniform) for m, uniform in layers), strict=True)
     )
     are_spans = ~first.are_apart
     are_sinks = np.isin(np.arange(len(first.keys)), first.sinks.keys if first.sinks else [])
@@ -123,4 +132,4 @@ def _of_text(layers: list[AttentionMap], query: str) -> _OfText:
         {first.keys[j]: x[..., j] for j in np.flatnonzero(are_spans).tolist()} for x in (weights, chance)
     )
     rest, sinks = (weights[..., those].sum(axis=2) for those in (~are_spans & ~are_sinks, are_sinks))
-    return _OfText(masses, chances, rest, sinks, lookback)
+    return _OfText(masses, chances, rest, sinks, lookback, uniform_lookback)

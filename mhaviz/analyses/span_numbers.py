@@ -6,9 +6,11 @@ it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.analyses.weights import map_sizes
@@ -34,6 +36,18 @@ TextSinks = dict[tuple[int | None, Kind], Sinks | None]
 """Sinks of each sentence in each kind of attention."""
 
 
+class MapBesideUniform(NamedTuple):
+    """A map by span, and what it has no place for.
+
+    Attributes:
+        map: the map, with the weights of uniform attention.
+        uniform_lookback: float64, (n_heads, rows), as in ``SpanNumbers``.
+    """
+
+    map: AttentionMap
+    uniform_lookback: NDArray[np.float64]
+
+
 def span_numbers(
     model: Model,
     inputs: Inputs,
@@ -42,6 +56,21 @@ def span_numbers(
     on_progress: Callable[[float, str], None] = lambda done, what: None,
 ) -> Attention:
     """Compute a map by span of each selected attention for each sentence, as ``Attention.by`` does of whole maps.
+
+    Args and errors are those of ``maps_beside_uniform``.
+    """
+    found = maps_beside_uniform(model, inputs, choice, heads, on_progress)
+    return Attention(model.describe(inputs), tuple(m for m, _ in found))
+
+
+def maps_beside_uniform(
+    model: Model,
+    inputs: Inputs,
+    choice: SpanChoice,
+    heads: Sequence[int] | None = None,
+    on_progress: Callable[[float, str], None] = lambda done, what: None,
+) -> list[MapBesideUniform]:
+    """Compute the maps of ``span_numbers``, with the lookback ratios of uniform attention.
 
     Args:
         model, inputs, heads: as in ``attention_weights``.
@@ -53,7 +82,7 @@ def span_numbers(
         MhavizError: the sums do not fit into memory.
     """
     costs = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
-    maps, sums = list[AttentionMap](), dict[tuple[int | None, Kind], tuple[SiteCall, KeySums]]()
+    maps, sums = list[MapBesideUniform](), dict[tuple[int | None, Kind], tuple[SiteCall, KeySums]]()
     done = 0
 
     def on_share(share: float, cost: int, what: str) -> None:
@@ -82,7 +111,7 @@ def span_numbers(
         done += costs[number]
 
     model.run(inputs, on_second, heads)
-    return Attention(model.describe(inputs), tuple(maps))
+    return maps
 
 
 def _add_keys(seen: SiteCall, sums: KeySums, on_progress: Callable[[float], None]) -> None:
@@ -110,7 +139,9 @@ def _seen(seen: SiteCall, start: int, end: int) -> Tensor:
     return visible[0].expand(-1, end - start, seen.call.shape[3])
 
 
-def _map(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]) -> AttentionMap:
+def _map(
+    seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]
+) -> MapBesideUniform:
     """Return the map by span of a call of one sentence. Weights are summed over keys tile by tile."""
     _, n_heads, q_length, k_length = seen.call.shape
     ahead = k_length - q_length if seen.site.kind == "masked" else None
@@ -130,13 +161,14 @@ def _map(seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: C
         counts = keys.side.sums(_seen(seen, start, end).cpu().numpy().astype(np.int32))
         sums.add(start, keys.side.runs.sums(pooled), counts)
     found = sums.result()
-    return seen.map(
+    of_call = seen.map(
         found.mass.astype(np.float32),
         (rows.axis, keys.side.axis),
         sinks=keys.sinks,
         chance=found.chance.astype(np.float32),
         lookback=found.lookback.astype(np.float32),
     )
+    return MapBesideUniform(of_call, found.uniform_lookback)
 
 
 def _part(on_progress: Callable[[float], None], start: float, end: float) -> Callable[[float], None]:

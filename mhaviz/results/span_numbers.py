@@ -99,11 +99,14 @@ class SpanNumbers(NamedTuple):
             query gives to no sink, the share that they are of the keys that it sees and that are no sinks. NaN in the
             columns of sinks and of the rest.
         lookback: float64, (n_heads, rows), lookback ratio of the queries of a span; NaN: it has none.
+        uniform_lookback: float64, in the same shape, that of a head whose queries give the same weight to each key that
+            they see: 0.5 where they see all earlier keys.
     """
 
     mass: NDArray[np.float64]
     chance: NDArray[np.float64]
     lookback: NDArray[np.float64]
+    uniform_lookback: NDArray[np.float64]
 
 
 class SpanSums:
@@ -132,7 +135,7 @@ class SpanSums:
         self._rows, self._keys, self._ahead = rows, keys, ahead
         shape = n_heads, len(rows.axis), len(keys.side.axis)
         self._mass, self._chance = np.zeros((2, *shape))
-        self._lookback = np.zeros(shape[:2])
+        self._lookback, self._uniform_lookback = np.zeros((2, *shape[:2]))
 
     def add(self, start: int, sums: NDArray[np.floating], seen: NDArray[np.number]) -> None:
         """Add queries from position ``start`` on.
@@ -150,9 +153,10 @@ class SpanSums:
             those = np.flatnonzero(owners == row)
             self._mass[:, row] += sums[:, those].sum(axis=1, dtype=np.float64)
             self._chance[:, row] += chance[:, those].sum(axis=1)
-            self._lookback[:, row] += self._lookbacks(int(row), start + those, sums[:, those]).sum(axis=1)
+            for total, of in ((self._lookback, sums), (self._uniform_lookback, seen)):
+                total[:, row] += self._lookbacks(int(row), start + those, of[:, those]).sum(axis=1)
 
-    def _lookbacks(self, row: int, queries: NDArray[np.int64], sums: NDArray[np.floating]) -> NDArray[np.float64]:
+    def _lookbacks(self, row: int, queries: NDArray[np.int64], sums: NDArray[np.number]) -> NDArray[np.float64]:
         """Return the lookback ratios of queries of a span, (n_heads, queries); NaN: they have none."""
         ratios = np.full(sums.shape[:2], np.nan)
         if self._ahead is None:
@@ -173,7 +177,8 @@ class SpanSums:
         n_queries = np.bincount(self._rows.owners[self._rows.owners >= 0], minlength=len(self._rows.axis))
         chance = self._chance / n_queries[:, None]
         chance[..., self._keys.n_spans :] = np.nan
-        return SpanNumbers(self._mass / n_queries[:, None], chance, self._lookback / n_queries)
+        lookbacks = self._lookback / n_queries, self._uniform_lookback / n_queries
+        return SpanNumbers(self._mass / n_queries[:, None], chance, *lookbacks)
 
 
 def _without(span: Span, apart: set[int]) -> Ranges:

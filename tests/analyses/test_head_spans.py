@@ -12,10 +12,10 @@ import mhaviz
 from mhaviz.analyses import head_spans as module
 from mhaviz.analyses.averages import averages
 from mhaviz.analyses.head_spans import SpanStudy
+from mhaviz.analyses.span_numbers import MapBesideUniform
 from mhaviz.attention.call import AttentionCall
 from mhaviz.errors import ArgumentError
 from mhaviz.inputs.span_choice import SpanChoice
-from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.results.sinks import sinks_at
 
@@ -196,7 +196,9 @@ def test_some_layers_and_an_order_of_spans(chatting):
 def of_maps(monkeypatch, texts):
     """The study of texts whose maps by span, of layers, are given."""
     given = iter(texts)
-    monkeypatch.setattr(module, "span_numbers", lambda *_: Attention(Source("made by hand"), next(given)))
+    monkeypatch.setattr(
+        module, "maps_beside_uniform", lambda *_: [MapBesideUniform(m, m.lookback) for m in next(given)]
+    )
     model = GivenModel("masked", AttentionCall(*[torch.zeros(1, 1, 20, 4)] * 3, 0.5, True))
     study = SpanStudy(None)
     for _ in texts:
@@ -205,6 +207,31 @@ def of_maps(monkeypatch, texts):
         )
     (kind,) = study.result(Source("made by hand"), 0).kinds
     return kind
+
+
+@pytest.mark.parametrize("window", [None, 6, 13])
+def test_the_lookback_ratio_is_beside_that_of_uniform_attention(window):
+    """Over two texts, and one whose first span looks back to nothing; in a window not all that is before is seen."""
+    positions, study, expected = np.arange(20), SpanStudy("answer"), []
+    distance = positions[:, None] - positions
+    seen = (distance >= 0) & (distance < (window or 20))
+    given = AttentionCall(*[torch.zeros(1, 2, 20, 4)] * 3, 0.5, mask=torch.from_numpy(seen)[None, None])
+    model = GivenModel("masked", given)
+    for first in (8, 12, 0):
+        study.add(model, model.encode(), SpanChoice.of([{"name": "answer", "tokens": [first, 20]}]))
+        A = seen / seen.sum(axis=1, keepdims=True)
+        each = ((A[i, :first].sum() / max(first, 1), A[i, first : i + 1].mean()) for i in range(first, 20))
+        expected += [np.mean([c / (c + w) for c, w in each])] * bool(first)
+    (kind,) = study.result(Source("made by hand"), 0).kinds
+    np.testing.assert_allclose(kind.lookback.chance, np.full((1, 2), np.mean(expected)), atol=CLOSE)
+    np.testing.assert_allclose(kind.lookback.mean, kind.lookback.chance, atol=CLOSE)
+    assert (abs(kind.lookback.chance - 0.5) < CLOSE).all() == (window is None)
+
+
+def test_what_has_no_lookback_ratio_has_no_chance_of_one():
+    model, study = GivenModel("self", AttentionCall(*[torch.zeros(1, 2, 20, 4)] * 3, 0.5)), SpanStudy("b")
+    study.add(model, model.encode(), SpanChoice.of([{"name": "b", "tokens": [9, 20]}]))
+    assert np.isnan(study.result(Source("made by hand"), 0).kinds[0].lookback.chance).all()
 
 
 def by_span(random, n_heads=3, layer=0, lookback=None):
