@@ -139,6 +139,16 @@ def _seen(seen: SiteCall, start: int, end: int) -> Tensor:
     return visible[0].expand(-1, end - start, seen.call.shape[3])
 
 
+def _run_counts(seen: SiteCall, start: int, end: int, cuts: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return how many keys of each run queries see, (n_heads or 1, queries, runs), counted a head at a time.
+
+    ``cuts``: where runs begin, and where the last ends, (runs + 1,).
+    """
+    last = torch.from_numpy(cuts[1:] - 1).to(seen.call.device)
+    up_to = torch.stack([of_head.cumsum(dim=-1, dtype=torch.int32)[:, last] for of_head in _seen(seen, start, end)])
+    return np.diff(up_to.cpu().numpy(), prepend=np.int32(0))
+
+
 def _map(
     seen: SiteCall, choice: SpanChoice, sinks: Sinks | None, on_progress: Callable[[float], None]
 ) -> MapBesideUniform:
@@ -150,7 +160,8 @@ def _map(
     cuts, n_columns = keys.side.edges, len(keys.side.axis)
     require_memory(3 * _FLOAT64 * n_heads * len(rows.axis) * n_columns, torch.device("cpu"), "the map")
     sums = SpanSums(rows, keys, n_heads, ahead)
-    at_once = max(min(_AT_ONCE // (n_heads * (len(cuts) - 1)), _AT_ONCE // k_length), 1)
+    n_masks = len(_seen(seen, 0, 1))
+    at_once = max(min(_AT_ONCE // (n_heads * (len(cuts) - 1)), _AT_ONCE // (n_masks * k_length)), 1)
     for start in range(0, q_length, at_once):
         end = min(start + at_once, q_length)
         wanted = Pooling(
@@ -158,8 +169,8 @@ def _map(
         ).within(q_length, k_length)
         part = _part(on_progress, start / q_length, end / q_length)
         pooled = pool(seen.call, wanted, on_progress=part).weights[0].cpu().numpy()
-        counts = keys.side.sums(_seen(seen, start, end).cpu().numpy().astype(np.int32))
-        sums.add(start, keys.side.runs.sums(pooled), counts)
+        counts = _run_counts(seen, start, end, cuts)
+        sums.add(start, *map(keys.side.runs.sums, (pooled, counts)))
     found = sums.result()
     of_call = seen.map(
         found.mass.astype(np.float32),

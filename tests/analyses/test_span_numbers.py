@@ -87,6 +87,26 @@ def test_what_a_mask_hides_is_not_seen(engine):
     assert found.chance[0, 2, 0] == 0  # the answer sees nothing of the prompt
 
 
+@pytest.mark.parametrize("at_once", [2**24, 3 * 130 * 10])
+def test_a_mask_of_each_head_is_read_a_few_queries_at_a_time(monkeypatch, at_once):
+    """Head 0 sees all earlier keys, head 1 those of its document, head 2 the last 40; all count against the limit."""
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    sizes, visible = [], AttentionCall.visible
+    monkeypatch.setattr(AttentionCall, "visible", lambda *a: (sizes.append((seen := visible(*a)).numel()), seen)[1])
+    positions, document = np.arange(130), np.repeat([0, 1], 65)
+    seen = np.tril(np.ones((3, 130, 130), bool))
+    seen[1] &= document[:, None] == document
+    seen[2] &= positions[:, None] - positions < 40
+    given = call(False, sink=False, mask=torch.from_numpy(seen)[None])
+    (found,) = span_numbers(*model_of(given, "masked"), SpanChoice.of(SPANS))
+    A = given.weights()[0].double().numpy()
+    for head in range(3):
+        mass, chance = by_definition(A[head : head + 1], seen[head], [])
+        np.testing.assert_allclose(found.weights[head : head + 1, :, :3], mass, atol=CLOSE)
+        np.testing.assert_allclose(found.chance[head : head + 1, :, :3], chance, atol=CLOSE)
+    assert max(sizes) <= at_once
+
+
 def test_a_softmax_with_a_sink_of_its_own_is_compared_by_what_keys_get():
     given = call(sink=False, sinks=torch.tensor([2.0, -1.0, 0.0]))
     (found,) = span_numbers(*model_of(given, "masked"), SpanChoice.of(SPANS))
