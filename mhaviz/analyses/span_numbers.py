@@ -36,6 +36,24 @@ TextSinks = dict[tuple[int | None, Kind], Sinks | None]
 """Sinks of each sentence in each kind of attention."""
 
 
+class _TextKeys(NamedTuple):
+    """Tokens of the queries and keys of a text, and what its keys get in all maps."""
+
+    queries: Tokens
+    keys: Tokens
+    sums: KeySums
+
+    @classmethod
+    def of(cls, seen: SiteCall) -> "_TextKeys":
+        """Return the keys of the text of a call, before any map is added."""
+        (queries,), (keys,) = seen.queries, seen.keys
+        return cls(queries, keys, KeySums(len(keys)))
+
+    def sinks(self) -> Sinks | None:
+        """Return the sinks, as ``KeySums.of_text``."""
+        return self.sums.of_text(len(self.queries), self.keys)
+
+
 class MapBesideUniform(NamedTuple):
     """A map by span, and what it has no place for.
 
@@ -82,7 +100,7 @@ def maps_beside_uniform(
         MhavizError: the sums do not fit into memory.
     """
     costs = [size.n_heads * size.q_length * size.k_length for size in map_sizes(model, inputs, heads)]
-    maps, sums = list[MapBesideUniform](), dict[tuple[int | None, Kind], tuple[SiteCall, KeySums]]()
+    maps, texts = list[MapBesideUniform](), dict[tuple[int | None, Kind], _TextKeys]()
     done = 0
 
     def on_share(share: float, cost: int, what: str) -> None:
@@ -92,15 +110,13 @@ def maps_beside_uniform(
         nonlocal done
         number = len(maps_seen)
         maps_seen.append(number)
-        _, of_keys = sums.setdefault((seen.sentence, seen.site.kind), (seen, KeySums(len(seen.keys[0]))))
-        _add_keys(seen, of_keys, lambda share: on_share(share, costs[number], "sinks"))
+        of_text = texts.setdefault((seen.sentence, seen.site.kind), _TextKeys.of(seen))
+        _add_keys(seen, of_text.sums, lambda share: on_share(share, costs[number], "sinks"))
         done += costs[number]
 
     maps_seen = list[int]()
     model.run(inputs, on_first, heads)
-    sinks: TextSinks = {
-        text: of_keys.of_text(len(seen.queries[0]), seen.keys[0]) for text, (seen, of_keys) in sums.items()
-    }
+    sinks: TextSinks = {text: of_text.sinks() for text, of_text in texts.items()}
 
     def on_second(seen: SiteCall) -> None:
         nonlocal done

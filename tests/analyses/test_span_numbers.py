@@ -1,5 +1,7 @@
 """Weights by span at any length, beside group sums of eager weights in float64."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +107,24 @@ def test_a_mask_of_each_head_is_read_a_few_queries_at_a_time(monkeypatch, at_onc
         np.testing.assert_allclose(found.weights[head : head + 1, :, :3], mass, atol=CLOSE)
         np.testing.assert_allclose(found.chance[head : head + 1, :, :3], chance, atol=CLOSE)
     assert max(sizes) <= at_once
+
+
+def test_queries_and_keys_are_freed_after_each_map():
+    """While the next map is read, also of the first map of each text."""
+    alive = []
+
+    class Fresh(GivenModel):
+        def run(self, inputs, on_attention, heads=None, batched=False):
+            for text in inputs.texts:
+                once = GivenModel("masked", call())
+                key = weakref.ref(once.given[0].key)
+                once.run(Inputs((text,)), on_attention, heads)
+                del once
+                alive.append(key() is not None)
+
+    model, inputs = Fresh("masked", call()), model_of(call(), "masked")[1]
+    span_numbers(model, inputs, SpanChoice.of(SPANS))
+    assert alive == [False, False]
 
 
 def test_a_softmax_with_a_sink_of_its_own_is_compared_by_what_keys_get():
