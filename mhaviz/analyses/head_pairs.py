@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mhaviz.analyses.averages import averages
 from mhaviz.analyses.head_statistics import seen_keys
+from mhaviz.analyses.key_sums import key_sums
 from mhaviz.analyses.sums import stacked
 from mhaviz.attention.model import CorpusModel, Inputs, SiteCall, are_tokens
 from mhaviz.errors import ArgumentError, parameters_named, quoted
@@ -296,9 +297,7 @@ def _add_call(seen: SiteCall, cells: _Cells, texts: Sequence[_TextSums]) -> None
         n_seen = sees.sum(dim=-1, keepdim=True).clamp(min=1)
         for place, of in enumerate((A, sees / n_seen.to(A.dtype))):
             sums[place] = sums[place] + cells.sums(of, start)
-        ratios = n_seen.to(A.dtype).expand(-1, n_heads, -1, 1).mT @ A  # batch_size n_heads 1 k_length
-        of_keys = ratios.sum(dim=(1, 2)), A.sum(dim=(1, 2)), sees[:, 0].sum(dim=1)
-        keys += torch.stack([one.cpu().double() for one in of_keys])
+        keys += key_sums(A, sees)
     of_heads, uniform = (one.numpy() for one in sums)
     by_key = keys.numpy()
     for number, text in enumerate(texts):

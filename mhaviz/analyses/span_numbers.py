@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mhaviz.analyses.key_sums import key_sums
 from mhaviz.analyses.weights import map_sizes
 from mhaviz.attention.map import pool
 from mhaviz.attention.model import Inputs, Model, Site, SiteCall
@@ -134,16 +135,12 @@ def _add_keys(seen: SiteCall, sums: KeySums, on_progress: Callable[[float], None
     """Add all weights of a call of one sentence to the sums for its keys, a block of queries at a time."""
     _, n_heads, q_length, k_length = seen.call.shape
     at_once = max(_AT_ONCE // (n_heads * k_length), 1)
-    ratios, weights, readers = torch.zeros(3, k_length, dtype=torch.float64, device=seen.call.device)
+    of_keys = torch.zeros(3, 1, k_length, dtype=torch.float64)
     for start in range(0, q_length, at_once):
         end = min(start + at_once, q_length)
-        of_heads = seen.call.weights(start, end)[0].sum(dim=0)  # queries k_length
-        sees = _seen(seen, start, end).any(dim=0).to(of_heads.dtype)
-        ratios += sees.sum(dim=1) @ of_heads
-        weights += of_heads.sum(dim=0)
-        readers += sees.sum(dim=0)
+        of_keys += key_sums(seen.call.weights(start, end), _seen(seen, start, end)[None])
         on_progress(end / q_length)
-    sums.add_sums(n_heads, q_length, *(x.cpu().numpy() for x in (ratios, weights, readers)))
+    sums.add_sums(n_heads, q_length, *of_keys[:, 0].numpy())
 
 
 def _seen(seen: SiteCall, start: int, end: int) -> Tensor:

@@ -110,10 +110,11 @@ def test_from_thirty_pairs_on_intervals_are_of_a_bootstrap(model_folder):
 
 
 class Heads:
-    """A model of one layer with given weights, (n_heads, length, length), for each text."""
+    """A model of one layer with given weights, (n_heads, length, length), for each text; ``seen``: in the same shape,
+    what masks of each head let queries see."""
 
-    def __init__(self, *weights):
-        self.weights = weights
+    def __init__(self, *weights, seen=None):
+        self.weights, self.seen = weights, None if seen is None else torch.tensor(seen)[None]
 
     def sites(self, inputs):
         return (Site("self", 0, len(self.weights[0]), 1),)
@@ -121,15 +122,15 @@ class Heads:
     def run(self, inputs, on_attention, batched):
         (site,) = self.sites(inputs)
         for number, (a, text) in enumerate(zip(self.weights, inputs.texts, strict=True)):
-            call = AttentionWeights(torch.tensor(a)[None])
+            call = AttentionWeights(torch.tensor(a)[None], seen=self.seen)
             heads = tuple(range(site.n_heads))
             on_attention(SiteCall(site, call, heads, (text.source,), (text.source,), sentence=number))
 
 
-def studied(tokens, weights, query, key):
+def studied(tokens, weights, query, key, seen=None):
     study, text = PairStudy(), Text(tokens)
     pair = WordPair("".join(tokens.texts), query, key, "a pair")
-    study.add(Heads(weights), Inputs((text,)), [PlacedPair.of(pair, tokens, ["self"])], [0])
+    study.add(Heads(weights, seen=seen), Inputs((text,)), [PlacedPair.of(pair, tokens, ["self"])], [0])
     return study.result(SOURCE).kinds[0]
 
 
@@ -158,6 +159,20 @@ def test_a_word_that_is_a_sink_is_no_rival():
     kind = studied(tokens, weights, "five", "four")
     assert kind.looks[0].targets.tolist() == [[3]]
     assert kind.found.mean.tolist() == [[1.0]]
+    assert kind.picked.tolist() == [1 / 5]
+
+
+def test_a_sink_that_a_mask_hides_in_some_heads_is_one():
+    """The first head sees neighbours alone; the others give most of their weight to the first word."""
+    tokens = Tokens(("one", " two", " three", " four", " five", " six", " seven"))
+    seen = np.ones((3, 7, 7), bool)
+    seen[0] = abs(np.subtract.outer(np.arange(7), np.arange(7))) <= 1
+    weights = np.full((3, 7, 7), 0.01)
+    weights[:, :, 0] = 0.94
+    weights[1:, 4, [0, 3]] = 0.8, 0.15
+    weights[0] = seen[0] / seen[0].sum(axis=1, keepdims=True)
+    kind = studied(tokens, weights, "five", "four", seen)
+    assert kind.looks[0].targets[0, 1:].tolist() == [3, 3]
     assert kind.picked.tolist() == [1 / 5]
 
 
