@@ -165,32 +165,56 @@ def test_sums_that_do_not_fit_are_refused(monkeypatch):
         span_numbers(*model_of(call(), "masked"), SpanChoice.of(SPANS))
 
 
+def with_a_sink(model, first):
+    """Let all queries of all heads look at the token ``first``: what it alone has much of, keys tell by, and queries
+    by what all tokens have."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=0.1)
+        embeddings = model.get_input_embeddings().weight
+        embeddings[:, 1] += 1
+        embeddings[first, 0] += 10
+        for name, module in model.named_modules():
+            if name.endswith(("query", "q_proj")):
+                module.weight[:, 1] = 0.4
+            elif name.endswith(("key", "k_proj")):
+                module.weight[:, 0] = 0.4
+            elif name.endswith("c_attn"):  # queries, keys and values of 32 features each, inputs first
+                module.weight[1, :32] = module.weight[0, 32:64] = 0.4
+    return model
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_checkpoints_of_transformers_beside_their_eager_weights(name):
-    """In float64, with the sums of numpy; sinks are those of all layers."""
+    """In float64, with the sums of numpy. The first token is the sink, which a span begins with."""
     kind, config, words = FAMILIES[name]
+    text = "the cat sat on a mat the dog saw hello the cat"
+    ids = words()(text).input_ids
     torch.manual_seed(0)
     model = kind._from_config(config(), attn_implementation="eager").eval().double()
-    loaded = mhaviz.load(model, words())
-    text = "the cat sat on a mat the dog saw hello the cat"
-    whole = loaded.attend(text)
-    n = len(whole[0].keys)
-    spans = [{"name": "a", "tokens": [1, n // 2]}, {"name": "b", "tokens": [n // 2, n - 1]}]
-    found = loaded.attend(text, by=spans)
-    ids = torch.tensor([whole[0].columns.tokens.ids or loaded._whole.encode([text]).texts[0].source.ids])
+    with_a_sink(model, ids[0])
     with torch.no_grad():
-        eager = model(input_ids=ids, output_attentions=True).attentions
-    (first, last), causal = (slice(1, n // 2), slice(n // 2, n - 1)), found[0].kind == "masked"
-    for m, A, again in zip(found, eager, whole.by(spans), strict=True):
-        A = A[0].numpy()
-        sinks = [
-            j for j, key in enumerate(whole[0].keys) if m.sinks and key in m.keys[len(m.keys) - len(m.sinks.sinks) :]
-        ]
-        for p, queries in enumerate((first, last)):
-            for t, keys in enumerate((first, last)):
-                expected = np.delete(np.eye(n)[keys], [], axis=0).sum(axis=0)
-                expected[sinks] = 0
-                np.testing.assert_allclose(m.weights[:, p, t], (A @ expected)[:, queries].mean(axis=1), atol=1e-6)
-        np.testing.assert_allclose(m.weights, again.weights, atol=1e-6)
-        np.testing.assert_allclose(m.chance, again.chance, atol=1e-6)
-        assert causal == (m.lookback[0, 1] > 0)
+        eager = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    n, half, is_masked = len(ids), len(ids) // 2, name != "bert"
+    seen = np.tril(np.ones((n, n))) if is_masked else np.ones((n, n))
+    seen[:, 0] = 0  # the sink is no key that chance gives weight
+    spans = {"a": (0, half), "b": (half, n - 1)}
+    found = mhaviz.load(model, words()).attend(text, by=[{"name": x, "tokens": [*y]} for x, y in spans.items()])
+    for m, A in zip(found, (a[0].numpy() for a in eager), strict=True):
+        assert m.keys[:3] == ("a", "b", "(rest)")
+        assert m.sinks.keys == (3,)
+        np.testing.assert_allclose(m.weights[:, 0, 3], A[:, :half, 0].mean(axis=1), atol=CLOSE)
+        free = 1 - A[:, :, 0]
+        for p, queries in enumerate(slice(*of_span) for of_span in spans.values()):
+            for t, (first, last) in enumerate(spans.values()):
+                keys = slice(max(first, 1), last)
+                mass = A[:, queries, keys].sum(axis=2)
+                share = seen[queries, keys].sum(axis=1) / np.maximum(seen[queries].sum(axis=1), 1)
+                np.testing.assert_allclose(m.weights[:, p, t], mass.mean(axis=1), atol=CLOSE)
+                np.testing.assert_allclose(m.chance[:, p, t], (free[:, queries] * share).mean(axis=1), atol=CLOSE)
+        before = (A[:, i, :half].mean(axis=1) for i in range(half, n - 1))
+        new = (A[:, i, half : i + 1].mean(axis=1) for i in range(half, n - 1))
+        lookback = np.mean([c / (c + w) for c, w in zip(before, new, strict=True)], axis=0)
+        np.testing.assert_allclose(m.lookback[:, 1], lookback if is_masked else np.nan, atol=CLOSE)
+        assert np.isnan(m.lookback[:, 0]).all()  # nothing is before it
