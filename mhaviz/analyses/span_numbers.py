@@ -1,7 +1,7 @@
 """Weights between sentences, turns and other spans, beside those of uniform attention, at any length.
 
-The model runs twice: which keys are sinks is a number of all layers, and what uniform attention gives a span depends on
-it.
+The model runs twice: which keys are sinks is a number of all chosen layers and heads, and what uniform attention gives
+a span depends on it.
 """
 
 from collections.abc import Callable, Sequence

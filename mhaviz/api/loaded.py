@@ -212,7 +212,8 @@ class LoadedModel:
             texts: one sentence or several; or a ``Given``, which holds everything that the model reads.
             target: a second sentence, for source-target attention: it gives the queries, and the one text the keys. For
                 a translator, the translation that its decoder reads.
-            layer, head: one number or several, counted from 0; None: all.
+            layer, head: one number or several, counted from 0; None: all. Sinks are found over these, so that weights
+                by span of one layer may have other sinks than ``Attention.select`` leaves it from maps of all layers.
             kind: "self", "masked" or "cross"; None: all kinds.
             hide_special: leave out the rows and columns of special tokens, such as [CLS]. Weights are not renormalised;
                 ``to_special`` holds the part of each row that goes to these tokens.

@@ -218,3 +218,15 @@ def test_checkpoints_of_transformers_beside_their_eager_weights(name):
         lookback = np.mean([c / (c + w) for c, w in zip(before, new, strict=True)], axis=0)
         np.testing.assert_allclose(m.lookback[:, 1], lookback if is_masked else np.nan, atol=CLOSE)
         assert np.isnan(m.lookback[:, 0]).all()  # nothing is before it
+
+
+def test_sinks_are_those_of_the_chosen_layers():
+    """The first layer has none: its queries are zero, so that its weights are uniform."""
+    kind, config, words = FAMILIES["bert"]
+    torch.manual_seed(0)
+    model = with_a_sink(kind(config()).eval(), words().cls_token_id)
+    torch.nn.init.zeros_(model.encoder.layer[0].attention.self.query.weight)
+    loaded, text, by = mhaviz.load(model, words()), "the cat sat on a mat", [{"name": "a", "tokens": [1, 4]}]
+    chosen, of_all = (loaded.attend(text, by=by, layer=layer) for layer in (0, None))
+    assert chosen[0].keys == ("a", "(rest)")
+    assert of_all.select(layer=0)[0].keys == ("a", "(rest)", "[CLS]")

@@ -86,9 +86,9 @@ def heatmap(
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
     mhaviz heatmap --file book.txt --whole --mask causal -o book.png
 
-    Rows are queries, columns are keys, and a cell is the weight that its query gives to its key. Maps of more than
-    --size tokens are pooled exactly. A repeated token has its position beside it, counted from 0, such as the₂, or
-    w12#2 after a digit. --help-all has --chat and --ids.
+    Rows are queries, columns are keys, and a cell is the weight that its query gives its key. Maps of more than --size
+    tokens are pooled exactly. A repeated token has its position beside it, from 0: the₂, or w12#2. Sinks are of the
+    chosen layers and heads. --help-all has --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """
