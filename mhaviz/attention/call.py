@@ -347,7 +347,9 @@ class AttentionWeights:
     def visible(self, start: int = 0, end: int | None = None) -> Tensor:
         """Return ``seen`` of the queries from ``start`` to ``end``, or where it is not known which of their weights are
         above 0: bool, (batch_size, n_heads, queries, k_length)."""
-        return (self.weighed() if self.seen is None else self.seen)[:, :, start:end]
+        if self.seen is None:
+            return replace(self, given=self.given[:, :, start:end]).weighed()
+        return self.seen[:, :, start:end]
 
     def weighed(self) -> Tensor:
         """As in ``AttentionCall``: which weights are above 0, and not NaN."""

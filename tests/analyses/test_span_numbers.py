@@ -147,6 +147,19 @@ def test_weights_alone_are_enough():
     np.testing.assert_allclose(found.chance, expected.chance, atol=CLOSE)
 
 
+def test_weights_whose_mask_is_not_known_are_compared_a_few_queries_at_a_time(monkeypatch):
+    monkeypatch.setattr(module, "_AT_ONCE", 3 * 130 * 10)
+    whole = call(sink=False)
+    (expected,) = span_numbers(*model_of(whole, "masked"), SpanChoice.of(SPANS))
+    sizes, weighed = [], AttentionWeights.weighed
+    monkeypatch.setattr(AttentionWeights, "weighed", lambda a: (sizes.append(a.given.numel()), weighed(a))[1])
+    model, inputs = model_of(whole, "masked")
+    model.given = (AttentionWeights(whole.weights()),)
+    (found,) = span_numbers(model, inputs, SpanChoice.of(SPANS))
+    np.testing.assert_allclose(found.chance, expected.chance, atol=CLOSE)
+    assert max(sizes) <= 3 * 130 * 10
+
+
 def test_axes_are_known_before_the_model_runs():
     model, inputs = model_of(call(), "masked")
     outline = span_numbers_outline(model, inputs, SpanChoice.of(SPANS))
