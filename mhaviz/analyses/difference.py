@@ -130,6 +130,7 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
         queries_and_keys=None,
         chance=None,
         lookback=None,
+        apart=None,
     )
     heads = zip(after.heads, before.weights, after.weights, strict=True)
     has_rest = before.has_rest or after.has_rest

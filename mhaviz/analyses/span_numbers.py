@@ -191,6 +191,7 @@ def _map(
         sinks=keys.sinks,
         chance=found.chance.astype(np.float32),
         lookback=found.lookback.astype(np.float32),
+        apart=keys.apart,
     )
     return MapBesideUniform(of_call, found.uniform_lookback)
 

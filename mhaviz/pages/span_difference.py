@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
+from mhaviz.inputs.spans import REST
 from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, SpanGrid, SpanPanel, Table, Text
 from mhaviz.pages.colormaps import DIVERGING
@@ -35,7 +36,6 @@ from mhaviz.results.difference import Difference, HeadDifference, MapDifference
 from mhaviz.results.means import mean_text
 from mhaviz.results.result import Source
 from mhaviz.results.span_changes import SpanChanges
-from mhaviz.results.span_numbers import REST
 from mhaviz.results.span_ranking import SpanHeads, SpanWeight
 
 _MOST_PAIRS, _MOST_HEADS = 12, 8  # rows of tables
@@ -94,7 +94,7 @@ def only_texts(d: Difference) -> Iterator[str]:
         if spans := dict.fromkeys(name for of_map in only for name in (*of_map.keys, *of_map.queries)):
             yield f"only in the {side}: {_listed([*spans])}"
         if sinks := [name for name in dict.fromkeys(name for of_map in only for name in of_map.apart) if name != REST]:
-            yield f"a sink in the {side} alone, and in the other part of a span or of the rest: {_listed(sinks)}"
+            yield f"a sink in the {side} alone, and so part of its span or of the rest: {_listed(sinks)}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
+from mhaviz.inputs.spans import REST
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT
 from mhaviz.pages.answer import by_chance
 from mhaviz.pages.blocks import Block, Column, Page, SpanGrid, SpanPanel, Table, Text
@@ -22,7 +23,6 @@ from mhaviz.pages.panels import Scale, tile_titles
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import even_edges
 from mhaviz.results.means import averages_inputs, mean_text
-from mhaviz.results.span_numbers import REST
 from mhaviz.results.span_ranking import LEAST_MASS, TURNS, SpanHeads, SpanWeight, ratios
 
 _MOST_LAYERS = 8  # layers with a panel each
@@ -183,7 +183,8 @@ def grid_of_spans(text: SpanHeads, numbers: Sequence[tuple[str, NDArray[np.float
     n_columns, panels = len(columns) - 1, []
     for title, mass, chance in numbers:
         shares, even = (_in_cells(x, rows, columns, text.keys, apart) for x in (mass, np.nan_to_num(chance)))
-        shares[:, :n_columns][even[:, :n_columns] == 0] = np.nan  # which queries do not see
+        unknown = _in_cells(np.isnan(chance).astype(np.float64), rows, columns, text.keys, apart) > 0
+        shares[:, :n_columns][((even == 0) & ~unknown)[:, :n_columns]] = np.nan  # which queries do not see
         panels.append(SpanPanel(title, shares, ratios(shares, even)))
     of_rows = [
         row_name(text, start) if end - start == 1 else _cell_name(_row_place(text, start), _row_place(text, end - 1))

@@ -28,7 +28,7 @@ from mhaviz.results.quantity import MEANS, UNIFORM, WEIGHT, Cells, Quantity
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.result import Result, Source, require_pandas
 from mhaviz.results.sinks import Sinks, sinks_of
-from mhaviz.results.span_numbers import KeySpans, SpanSums, spans_of_sides
+from mhaviz.results.span_numbers import ApartKey, KeySpans, SpanSums, spans_of_sides
 from mhaviz.results.spans import SpanSide
 from mhaviz.results.summary import MapSummary
 
@@ -103,6 +103,8 @@ class AttentionMap(Result):
         lookback: (n_heads, rows), lookback ratio of the queries of each such span (Chuang et al. 2024, arXiv
             2407.07071, section 2.1); NaN: it has none.
         mean_over: what it is the mean over; empty: it is no mean.
+        apart: of maps with ``chance``, the columns that are no spans; None: those without any chance, as files of older
+            versions have them.
     """
 
     weights: NDArray[np.float32]
@@ -124,6 +126,7 @@ class AttentionMap(Result):
     chance: NDArray[np.float32] | None = None
     lookback: NDArray[np.float32] | None = None
     mean_over: MeanOver = ()
+    apart: tuple[ApartKey, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3:
@@ -327,6 +330,7 @@ class AttentionMap(Result):
             sinks=of_keys.sinks,
             chance=found.chance.astype(np.float32),
             lookback=found.lookback.astype(np.float32),
+            apart=of_keys.apart,
         )
 
     @property
@@ -433,6 +437,8 @@ class AttentionMap(Result):
         """Whether a column of a map by span is of a sink or of the rest, which have no chance, (n_keys,)."""
         if self.chance is None:
             return np.zeros(len(self.keys), np.bool_)
+        if self.apart is not None:
+            return np.isin(np.arange(len(self.keys)), [one.column for one in self.apart])
         return np.asarray(np.isnan(self.chance).all(axis=(0, 1)))
 
     @property

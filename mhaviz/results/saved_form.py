@@ -20,6 +20,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.means import AVERAGED, Averaged, MeanOver, averages_texts
 from mhaviz.results.quantity import MEANS, QUANTITIES, WEIGHT, Quantity, Reduction
 from mhaviz.results.result import Source
+from mhaviz.results.span_numbers import ApartKey
 from mhaviz.results.summary import HeadSummary, MapSummary
 
 METADATA, METADATA_FILE = "mhaviz", "mhaviz.json"
@@ -78,6 +79,7 @@ class _Description(msgspec.Struct, omit_defaults=True):
     pass_number: _Position | None = msgspec.field(default=None, name="pass")
     chance: list[list[list[float | None]]] | None = None
     lookback: list[list[float | None]] | None = None
+    apart: tuple[ApartKey, ...] | None = None
     mean_over: dict[Averaged, _Number | None] = {}
 
 
@@ -126,6 +128,7 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         to_special=None if m.to_special is None else m.to_special.tolist(),
         pass_number=m.pass_number,
         mean_over=dict(m.mean_over),
+        apart=m.apart,
     )
     quantity = {} if m.quantity.key == WEIGHT.key else {m.quantity.key: True}
     of_spans = {"chance": m.chance, "lookback": m.lookback}
@@ -173,7 +176,10 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         chance=None if saved.chance is None else np.array(saved.chance, np.float32),
         lookback=None if saved.lookback is None else np.array(saved.lookback, np.float32),
         mean_over=_mean_over(saved, quantity),
+        apart=saved.apart,
     )
+    if m.apart is not None and (m.chance is None or {one.column for one in m.apart} - {*range(len(m.keys))}):
+        raise ValueError(f"apart: expected columns of {len(m.keys)}, of a map with chance, got {m.apart!s:.60}")
     if m.chance is not None and (m.chance < 0).any():
         raise ValueError(f"chance: expected weights from 0 on, got {np.nanmin(m.chance):g}")
     if quantity.of_all_heads and len(m.heads) > 1:

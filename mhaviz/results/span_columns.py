@@ -11,13 +11,13 @@ import numpy as np
 from mhaviz.errors import MhavizError, quoted
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.axis import Axis
+from mhaviz.results.common_sinks import homes_of, numbered, sinks_of_spans, spans_and_apart, with_common_sinks
+from mhaviz.results.span_numbers import REST, ApartKey, SpanPlace
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import AttentionMap
 
 _T = TypeVar("_T")
-_Span = tuple[str, int]
-"""Name of a span, and how many before it have the same."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class SpansOfOne:
 class _Names:
     """The rows and columns of a map by span; fields as of ``SpansOfOne``."""
 
-    queries: tuple[_Span, ...]
-    keys: tuple[_Span, ...]
+    queries: tuple[SpanPlace, ...]
+    keys: tuple[SpanPlace, ...]
     apart: tuple[str, ...]
 
     @classmethod
     def of(cls, m: "AttentionMap") -> "_Names":
-        spans, apart = _split(m)
-        return cls(_numbered(m.queries), _numbered([m.keys[j] for j in spans]), tuple(m.keys[j] for j in apart))
+        spans, apart = spans_and_apart(m)
+        return cls(numbered(m.queries), numbered([m.keys[j] for j in spans]), tuple(m.keys[j] for j in apart))
 
     def without(self, other: "_Names") -> SpansOfOne:
         """Return what is not in another map."""
@@ -62,12 +62,17 @@ def aligned(
 ) -> "tuple[tuple[AttentionMap, AttentionMap], tuple[SpansOfOne, SpansOfOne]]":
     """Return two maps by span with the columns of both and the rows that both have, and what only each of them has.
 
-    A span has weight 0 and chance 0 where a text lacks it, as uniform attention gives nothing to no keys. Columns are
-    in the order of the first text, with those of the second put in behind what precedes them there.
+    A span has weight 0 and chance 0 where a text lacks it, as uniform attention gives nothing to no keys. A key that is
+    a sink in one of them alone is part of its span; see ``with_common_sinks``. Columns are in the order of the first
+    text, with those of the second put in behind what precedes them there.
 
     Raises:
-        MhavizError: no row is in both; it is not known which of several spans of one name is which.
+        MhavizError: no row is in both; it is not known which of several spans of one name is which, or which span a
+            sink is in.
     """
+    sinks = [dict.fromkeys(m.keys[j] for j in sinks_of_spans(m)) for m in (before, after)]
+    before, after = with_common_sinks((before, after))
+    common = {before.keys[j] for j in sinks_of_spans(before)}
     names = _Names.of(before), _Names.of(after)
     first, second = names
     _require_distinct(before.name, first.keys, second.keys)
@@ -81,7 +86,11 @@ def aligned(
         )
     keys, apart = _merged(first.keys, second.keys), _merged(first.apart, second.apart)
     one, two = (_with_rows(_with_columns(m, keys, apart), rows) for m in (before, after))
-    return (one, two), (first.without(second), second.without(first))
+    only = [
+        replace(own, apart=(*own.apart, *(name for name in of_side if name not in common)))
+        for own, of_side in zip((first.without(second), second.without(first)), sinks, strict=True)
+    ]
+    return (one, two), (only[0], only[1])
 
 
 def with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionMap"]:
@@ -94,15 +103,6 @@ def with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionM
     return [_with_columns(m, of_map.keys, apart) for m, of_map in zip(group, names, strict=True)]
 
 
-def _split(m: "AttentionMap") -> tuple[list[int], list[int]]:
-    """Return the columns that are spans, and those of the rest and of sinks."""
-    return np.flatnonzero(~m.are_apart).tolist(), np.flatnonzero(m.are_apart).tolist()
-
-
-def _numbered(names: Sequence[str]) -> tuple[_Span, ...]:
-    return tuple((name, names[:i].count(name)) for i, name in enumerate(names))
-
-
 def _merged(first: Sequence[_T], second: Sequence[_T]) -> tuple[_T, ...]:
     """Return what is in either, each once, in the order of the first; what is new in the second, behind what precedes
     it there."""
@@ -113,7 +113,7 @@ def _merged(first: Sequence[_T], second: Sequence[_T]) -> tuple[_T, ...]:
     return tuple(found)
 
 
-def _require_distinct(map_name: str, first: tuple[_Span, ...], second: tuple[_Span, ...]) -> None:
+def _require_distinct(map_name: str, first: tuple[SpanPlace, ...], second: tuple[SpanPlace, ...]) -> None:
     """Raise MhavizError if texts with other spans share a name that several spans have."""
     if first == second:
         return
@@ -126,26 +126,31 @@ def _require_distinct(map_name: str, first: tuple[_Span, ...], second: tuple[_Sp
         )
 
 
-def _with_columns(m: "AttentionMap", spans: Sequence[_Span], apart: Sequence[str]) -> "AttentionMap":
+def _with_columns(m: "AttentionMap", spans: Sequence[SpanPlace], apart: Sequence[str]) -> "AttentionMap":
     """Return a map by span with these columns. Columns apart of one name are summed."""
     assert m.chance is not None
-    own_spans, own_apart = _split(m)
-    of_spans = dict(zip(_numbered([m.keys[j] for j in own_spans]), own_spans, strict=True))
+    own_spans, own_apart = spans_and_apart(m)
+    of_spans = dict(zip(numbered([m.keys[j] for j in own_spans]), own_spans, strict=True))
     columns = [[of_spans[span]] if span in of_spans else [] for span in spans]
     columns += [[j for j in own_apart if m.keys[j] == name] for name in apart]
     weights = np.stack([m.weights[..., those].sum(axis=-1) for those in columns], axis=-1)
     chance = np.stack([m.chance[..., those].sum(axis=-1) for those in columns], axis=-1)  # 0 of no columns
     chance[..., len(spans) :] = np.nan
     ranges = tuple(tuple(sorted(run for j in those for run in m.columns.tokens.ranges[j])) for those in columns)
-    texts = (*(name for name, _ in spans), *apart)
-    return replace(m, weights=weights, chance=chance, columns=Axis(Tokens(texts, ranges=ranges)), sinks=None)
+    axis, homes = Axis(Tokens((*(name for name, _ in spans), *apart), ranges=ranges)), homes_of(m)
+    of_apart = [{homes.get(j, (REST, 0)) for j in those} for those in columns[len(spans) :]]
+    keys = tuple(
+        ApartKey(column, next(iter(those)) if len(those) == 1 else None)
+        for column, those in enumerate(of_apart, len(spans))
+    )
+    return replace(m, weights=weights, chance=chance, columns=axis, sinks=None, apart=keys)
 
 
-def _with_rows(m: "AttentionMap", spans: Sequence[_Span]) -> "AttentionMap":
+def _with_rows(m: "AttentionMap", spans: Sequence[SpanPlace]) -> "AttentionMap":
     """Return a map by span with these rows of it."""
     assert m.chance is not None
     assert m.lookback is not None
-    own, tokens = _numbered(m.queries), m.rows.tokens
+    own, tokens = numbered(m.queries), m.rows.tokens
     rows = [own.index(span) for span in spans]
     axis = Axis(Tokens(tuple(name for name, _ in spans), ranges=tuple(tokens.ranges[i] for i in rows)))
     return replace(

@@ -1,5 +1,6 @@
 """Weights between spans of a text, beside those of uniform attention, and the lookback ratio."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -7,12 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.inputs.spans import REST as REST
-from mhaviz.inputs.spans import Span, SpansOf
+from mhaviz.inputs.spans import REST, Span, SpansOf
 from mhaviz.inputs.tokens import Ranges, Tokens, runs_of
 from mhaviz.results.axis import Axis
 from mhaviz.results.sinks import Sinks
 from mhaviz.results.spans import SpanSide
+
+SpanPlace = tuple[str, int]
+"""Name of a span, and how many before it have the same."""
+
+
+class ApartKey(NamedTuple):
+    """Column of a map by span that is no span.
+
+    Attributes:
+        column: its place.
+        span: the span that its tokens are in, ``(REST, 0)`` of the rest and of sinks that are in no span; None: not
+            known.
+    """
+
+    column: int
+    span: SpanPlace | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +40,14 @@ class KeySpans:
         n_spans: number of spans, which come first.
         spans: the spans as they were given, with their sinks.
         sinks: the sinks, with the places of their columns; None: there are none.
+        apart: the columns behind the spans.
     """
 
     side: SpanSide
     n_spans: int
     spans: tuple[Span, ...]
     sinks: Sinks | None
+    apart: tuple[ApartKey, ...]
 
     @classmethod
     def of(cls, tokens: Tokens, spans: tuple[Span, ...], sinks: Sinks | None) -> "KeySpans":
@@ -47,7 +65,9 @@ class KeySpans:
         moved = sinks and replace(
             sinks, sinks=tuple(replace(sink, key=begin + i) for i, sink in enumerate(sinks.sinks))
         )
-        return cls(SpanSide.of_axis(axis, len(tokens)), len(named), spans, moved)
+        homes = [(REST, 0)] * len(rest) + [_home(i, spans, without) for i in sorted(apart)]
+        keys = tuple(ApartKey(column, home) for column, home in enumerate(homes, len(named)))
+        return cls(SpanSide.of_axis(axis, len(tokens)), len(named), spans, moved, keys)
 
     def span_at(self, position: int) -> Span:
         """Return the span, as it was given, that has the key at a position. Raises StopIteration if none has."""
@@ -179,6 +199,20 @@ class SpanSums:
         chance[..., self._keys.n_spans :] = np.nan
         lookbacks = self._lookback / n_queries, self._uniform_lookback / n_queries
         return SpanNumbers(self._mass / n_queries[:, None], chance, *lookbacks)
+
+
+def _home(sink: int, spans: Sequence[Span], without: Sequence[Span]) -> SpanPlace | None:
+    """Return the span of a sink, counted among the spans that have columns; ``without``: the spans without sinks.
+
+    None: the sink is of one of several spans of one name, which has no other tokens.
+    """
+    place = next((i for i, span in enumerate(spans) if any(start <= sink < end for start, end in span.ranges)), None)
+    if place is None:
+        return REST, 0
+    name = spans[place].name
+    if not without[place].ranges:
+        return (name, 0) if sum(span.name == name for span in spans) == 1 else None
+    return name, sum(span.name == name and bool(span.ranges) for span in without[:place])
 
 
 def _without(span: Span, apart: set[int]) -> Ranges:

@@ -93,10 +93,53 @@ def test_uniform_attention_gives_nothing_to_a_span_that_is_not_there():
         assert side.columns.tokens.counts[absent] == 0
 
 
-def test_a_sink_of_one_text_alone_is_named():
-    (m,) = compare(text(BEFORE, 0), text(BEFORE, 0, (0, 6))).maps
+def test_a_sink_of_one_text_alone_is_part_of_its_span_in_both():
+    before, after = text(BEFORE, 0), text(BEFORE, 0, (0, 6))
+    (m,) = compare(before, after).maps
     assert m.only == (SpansOfOne((), (), ()), SpansOfOne((), (), ("w6",)))
-    np.testing.assert_allclose(m.change.weights.sum(axis=2), 0, atol=CLOSE)
+    assert m.change.keys == ("system", "user", "answer", "w0")
+    np.testing.assert_allclose(m.change.weights, 0, atol=CLOSE)
+    np.testing.assert_allclose(m.divergence, 0, atol=CLOSE)
+    np.testing.assert_array_equal(m.sides[0].chance, before[0].chance)
+    are_seen = before[0].weights[..., :3] > 0
+    assert np.isnan(m.sides[1].chance[..., :3][are_seen]).all(), "as a mask hides other keys from each query"
+    assert not m.sides[1].chance[..., :3][~are_seen].any()
+    assert m.sides[1].are_apart.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("sinks", [(0, 5), (0, 8), (0, 6, 7), (6,), (0, 12), (0, 9, 10, 11)])
+def test_uniform_attention_over_a_sink_that_is_part_of_its_span(sinks):
+    """Also at the end of a span, in the rest, and of a span that is nothing but sinks."""
+    A = weights(14, 0) + weights(14, 1).swapaxes(1, 2)
+    A /= A.sum(axis=2, keepdims=True)
+    words = tuple(f"w{i}" for i in range(14))
+    whole, by = made_map(words, words, A, "self"), [{"name": name, "tokens": [*ends]} for name, *ends in BEFORE]
+    one, other = (Attention(Source("s"), (replace(whole, sinks=sinks_at(keys)).by(by),)) for keys in (sinks, (0,)))
+    (m,) = compare(one, other).maps
+    common = [0] if 0 in sinks else []
+    spans = {name: range(start, end) for name, start, end in BEFORE}
+    keys = [*spans.values(), [i for i in (0, 12, 13) if i not in common], *[common] * bool(common)]
+    assert m.change.keys == (*spans, "(rest)", *["w0"] * bool(common))
+    for row, queries in enumerate(spans.values()):
+        given = A[:, queries].astype(np.float64).mean(axis=1)
+        free = 1 - given[:, common].sum(axis=1)
+        for side in m.sides:
+            mass = np.stack([given[:, list(those)].sum(axis=1) for those in keys], axis=1)
+            np.testing.assert_allclose(side.weights[:, row], mass, atol=CLOSE)
+            even = np.outer(free, [len(those) for those in spans.values()]) / (14 - len(common))
+            np.testing.assert_allclose(side.chance[:, row, :3], even, rtol=1e-5)
+
+
+def test_a_file_that_does_not_tell_the_span_of_a_sink():
+    def older(attention):
+        return replace(attention, maps=tuple(replace(m, apart=None) for m in attention.maps))
+
+    (m,) = compare(text(BEFORE, 0), older(text(BEFORE, 0, (0, 6, 7)))).maps
+    np.testing.assert_allclose(m.change.weights, 0, atol=CLOSE)
+    with pytest.raises(
+        MhavizError, match="got 'w5', a sink in one text alone, and it is not known which span it is in"
+    ):
+        compare(text(BEFORE, 0), older(text(BEFORE, 0, (0, 5))))
 
 
 def test_two_models_over_one_text():

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from made import span_map
 
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
@@ -13,6 +14,7 @@ from mhaviz.pages.difference import difference_page
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
+from mhaviz.results.span_numbers import ApartKey
 
 NAN = float("nan")
 WITH = {"system": (0.1, 0.05), "user": (0.6, 0.6), "answer": (0.1, 0.05), "<s>": (0.2, NAN)}
@@ -161,3 +163,16 @@ def test_what_changes_most_is_shown_among_many_spans_that_are_gone():
     grid = block(page(before, text({"user": (0.41, 0.3), "answer": (0.2, 0.1)})), SpanGrid)
     (panel,) = grid.panels
     assert [grid.rows[row] for row, _ in panel.outlined] == ["user"]
+
+
+def test_weights_are_drawn_where_uniform_attention_is_not_known():
+    """As it is in a text in which a sink is part of its span again."""
+    chance = np.tril(np.full((2, 2), 0.4))
+    apart = (ApartKey(2, ("a", 0)),)
+    one = span_map(["a", "b"], [[[0.5, 0, 0.5], [0.3, 0.3, 0.4]]], chance, apart=["."])
+    two = span_map(["a", "b"], [[[1, 0], [0.7, 0.3]]], chance)
+    found = page(*(Attention(Source("a", {"name": "a"}), (m,)) for m in (replace(one, apart=apart), two)))
+    assert found.title == "a: every span gives all spans the same weight as before"
+    assert "a sink in the first alone, and so part of its span or of the rest: “.”" in found.remark
+    for panel in block(found, SpanGrid).panels:
+        np.testing.assert_allclose(panel.shares, [[1, NAN], [0.7, 0.3]], atol=1e-6)

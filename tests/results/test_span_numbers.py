@@ -14,7 +14,7 @@ from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.results.saved_form import describe, restore
 from mhaviz.results.sinks import sinks_at
-from mhaviz.results.span_numbers import REST
+from mhaviz.results.span_numbers import REST, ApartKey
 from mhaviz.views.data import write_json
 
 WORDS = tuple(f" w{i}" for i in range(20))
@@ -173,6 +173,9 @@ def test_spans_are_found_again_in_files():
     again = restore(description, chosen.weights)
     np.testing.assert_array_equal(again.chance, chosen.chance)
     np.testing.assert_array_equal(again.lookback, chosen.lookback)
+    assert again.apart == chosen.apart == tuple(ApartKey(column, (REST, 0)) for column in (3, 4))
+    with pytest.raises(ValueError, match="apart: expected columns of"):
+        restore({**description, "apart": [[99, None]]}, chosen.weights)
     for chance, reason in (([[[0.5]]], "expected shape"), ((-chosen.chance).tolist(), "expected weights from 0 on")):
         with pytest.raises(ValueError, match=f"chance: {reason}"):
             restore({**description, "chance": chance}, chosen.weights)
