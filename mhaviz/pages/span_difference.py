@@ -137,32 +137,38 @@ class _Text:
         uniform, as before)"."""
         changes = self.changes
         row, key = changes.largest
-        who, lead = f"“{row_name(self._first, row)}”", self._lead(row)
+        who, is_single = f"“{row_name(self._first, row)}”", len(self._rows) == 1
         others = "other " * any(changes.lone)
         if not changes.has_changed:
-            who = who if len(self._rows) == 1 else "every span"
+            lead, who = self._lead(row if is_single else None), who if is_single else "every span"
             return f"{lead}{who} gives all {others}spans the same weight as before"
         if abs(changes.change[row, key]) < _LEAST:
-            who = f"{who} looks" if len(self._rows) == 1 else "the spans look"
+            lead, who = self._lead(row if is_single else None), f"{who} looks" if is_single else "the spans look"
             return f"{lead}{who} at all {others}spans as before: none gets {_LEAST:.1%} more or less weight on average"
         before, after = (float(side.mass[row, key]) for side in (changes.before, changes.after))
         gives = f"{who} gives {self._key_name(row, key)} {percent(after)} of its weight, {percent(before)} before"
-        return f"{lead}{gives}{_beside_uniform(*changes.means(row, key))}"
+        return f"{self._lead(row)}{gives}{_beside_uniform(*changes.means(row, key))}"
 
-    def _lead(self, row: int) -> str:
-        """Return what only one text has, with its weight, or the names of both."""
-        (gone, new), sides = self.changes.lone, (self.changes.before, self.changes.after)
+    def _lead(self, row: int | None) -> str:
+        """Return what only one text has, with the weight that a row gives it, None: no row in particular; or the names
+        of both."""
+        gone, new = self.changes.lone
         had, has = (
-            percent(float(side.mass[row, [*keys]].sum())) for side, keys in zip(sides, (gone, new), strict=True)
+            self._share(side, row, keys) for side, keys in ((self.changes.before, gone), (self.changes.after, new))
         )
         if gone and new:
-            return f"With {self._spans(new)} ({has}) in place of {self._spans(gone)} ({had}), "
+            of_new, of_gone = (f" ({share})" if share else "" for share in (has, had))
+            return f"With {self._spans(new)}{of_new} in place of {self._spans(gone)}{of_gone}, "
         if gone:
-            return f"Without {self._spans(gone)}, which had {had}, "
+            return f"Without {self._spans(gone)}, " + f"which had {had}, " * bool(had)
         if new:
-            return f"With {self._spans(new)}, which {'gets' if len(new) == 1 else 'get'} {has}, "
+            return f"With {self._spans(new)}, " + f"which {'gets' if len(new) == 1 else 'get'} {has}, " * bool(has)
         one, other = (side.model for side in self._source.sides)
         return f"{one} → {other}: " if one != other else f"{one}: "
+
+    @staticmethod
+    def _share(side: SpanHeads, row: int | None, keys: Sequence[int]) -> str:
+        return "" if row is None else percent(float(side.mass[row, [*keys]].sum()))
 
     def _spans(self, keys: Sequence[int]) -> str:
         named = [f"“{key_name(self._first, key)}”" for key in keys]

@@ -176,3 +176,15 @@ def test_weights_are_drawn_where_uniform_attention_is_not_known():
     assert "a sink in the first alone, and so part of its span or of the rest: “.”" in found.remark
     for panel in block(found, SpanGrid).panels:
         np.testing.assert_allclose(panel.shares, [[1, NAN], [0.7, 0.3]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "title"), [(0.0, "every span gives all other"), (0.002, "the spans look at all other")]
+)
+def test_a_title_on_all_spans_has_no_weight_of_one_alone(change, title):
+    chance = [[1, 0, 0], [0.5, 0.5, 0], [0.3, 0.3, 0.3]]
+    before = span_map(["system", "user", "answer"], [[[1, 0, 0], [0.5, 0.5, 0], [0.04, 0.48, 0.48]]], chance)
+    after = span_map(["user", "answer"], [[[0.5 + change, 0], [0.48, 0.48]]], [[1, 0], [0.5, 0.5]])
+    sides = [Attention(Source("a", {"name": "a"}), (m,)) for m in (before, after)]
+    assert page(*sides).title.startswith(f"Without “system”, {title} spans")
+    assert page(*reversed(sides)).title.startswith(f"With “system”, {title} spans")
