@@ -225,28 +225,28 @@ class _Text:
             rows.append((others_text(others), before, after, after - before, None, None, None))
         rows += [(self._plain_name(0, key), *self._numbers(0, key)) for key in apart_keys(self._first)]
         heading = f"what “{row_name(self._first, 0)}” looks at, {self._first.name}"
-        return self._table((Column("span", align="left", is_key=True),), tuple(rows), heading, None)
+        return self._table((Column("span", align="left", is_key=True),), tuple(rows), heading)
 
     def _pairs_table(self) -> Table:
-        """Return the table of the pairs of spans, those of the largest changes first."""
-        pairs = [(row, key) for row in self._rows for key in range(len(self._first.first.keys))]
-        pairs.sort(key=lambda pair: -abs(float(self.changes.change[pair])))
+        """Return the table of the pairs of spans with the largest changes."""
+        pairs = self.changes.ranking
         rows = tuple(
             (row_name(self._first, row), self._plain_name(row, key), *self._numbers(row, key))
-            for row, key in pairs
-            if self.changes.most(row, key)
+            for row, key in pairs[:_MOST_PAIRS]
         )
         ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
-        return self._table(ends, rows, f"the largest changes, {self._first.name}", _MOST_PAIRS)
+        is_cut = len(pairs) > len(rows)
+        which = f"{len(rows)} largest of {len(pairs):,}" if is_cut else "largest"
+        return self._table(ends, rows, f"the {which} changes, {self._first.name}", "; .json has all" * is_cut)
 
     def _table(
-        self, ends: tuple[Column, ...], rows: tuple[tuple[Any, ...], ...], heading: str, most: int | None
+        self, ends: tuple[Column, ...], rows: tuple[tuple[Any, ...], ...], heading: str, more: str = ""
     ) -> Table:
         """Return a table, without the column about single heads where there is one matrix."""
         n = len(ends) + len(_NUMBERS) - (self._first.n_matrices == 1)
         columns = (*ends, *_NUMBERS)[:n]
-        notes = _MEANING + _MOST_IN * (self._first.n_matrices > 1)
-        return Table(columns, tuple(row[:n] for row in rows), heading, most, notes)
+        notes = _MEANING + _MOST_IN * (self._first.n_matrices > 1) + more
+        return Table(columns, tuple(row[:n] for row in rows), heading, None, notes)
 
     def _plain_name(self, row: int, key: int) -> str:
         return ITSELF if key == self._first.itself(row) else key_name(self._first, key)

@@ -97,6 +97,14 @@ class SpanChanges:
         return bool(self.sizes[:, self._are_shared].max() > _ROUNDING)
 
     @cached_property
+    def ranking(self) -> list[tuple[int, int]]:
+        """Rows and columns in which some head changes by more than rounding, the largest change of the mean first."""
+        order = np.argsort(-np.abs(self.change), axis=None, kind="stable")
+        order = order[self.sizes.ravel()[order] > _ROUNDING]
+        rows, columns = np.unravel_index(order, self.sizes.shape)
+        return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+    @cached_property
     def sizes(self) -> NDArray[np.float64]:
         """Largest change of a head, (rows, columns)."""
         pairs = zip(self.before.maps, self.after.maps, strict=True)

@@ -14,6 +14,7 @@ from mhaviz.pages.difference import difference_page
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
+from mhaviz.results.span_changes import SpanChanges
 from mhaviz.results.span_numbers import ApartKey
 
 NAN = float("nan")
@@ -188,3 +189,17 @@ def test_a_title_on_all_spans_has_no_weight_of_one_alone(change, title):
     sides = [Attention(Source("a", {"name": "a"}), (m,)) for m in (before, after)]
     assert page(*sides).title.startswith(f"Without “system”, {title} spans")
     assert page(*reversed(sides)).title.startswith(f"With “system”, {title} spans")
+
+
+def test_of_many_pairs_the_rows_of_the_largest_changes_are_made(monkeypatch):
+    n = 40
+    mass, chance = np.tril(np.full((n, n), 0.01)), np.tril(np.full((n, n), 0.02))
+    names = [f"s{i}" for i in range(n)]
+    more = mass + np.tril(np.arange(n * n).reshape(n, n)) * 1e-5
+    sides = [Attention(Source("a", {"name": "a"}), (span_map(names, [x], chance),)) for x in (mass, more)]
+    asked = []
+    monkeypatch.setattr(SpanChanges, "means", lambda _, *pair: asked.append(pair) or (None, None))
+    table = block(page(*sides), Table)
+    assert table.heading == "the 12 largest of 819 changes, L0 H0"  # the first pair, 0 on 0, does not change
+    assert [row[:2] for row in table.texts()[:2]] == [("s39", "itself"), ("s39", "s38")]
+    assert len(asked) < 2 * len(table.rows)
