@@ -38,7 +38,7 @@ def difference_page(d: Difference) -> Page:
     changes = [m.change for m in d.maps]
     of_head, several = _by_name(d), len({m.sentence for m in changes}) > 1
     has_spans = are_by_span(d)
-    ranked = _ranked(d, of_head, where_of_spans if has_spans else _where)
+    ranked = _ranked(d, of_head, partial(where_of_spans, d) if has_spans else _where)
     whisker = "from the least to the largest of the sentences"
     meaning = _MEANING + " and the sentences" * several
     which = "span whose weight changes most" if has_spans else f"query → key whose {_name(d)} changes most"

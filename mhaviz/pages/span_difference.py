@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import counted
 from mhaviz.inputs.spans import REST
-from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.pages.blocks import NOTHING, Block, Column, Dot, Page, SpanGrid, SpanPanel, Table, Text
 from mhaviz.pages.colormaps import DIVERGING
 from mhaviz.pages.labels import in_quotes, quoted
@@ -61,17 +60,22 @@ def span_difference_page(d: Difference, ranking: Block) -> Page:
         blocks += text.blocks()
     said = "a span gives the mean over its tokens, and gets the sum over its tokens"
     title = texts[0].title if len(texts) == 1 else ""
-    return Page(title, (*blocks, ranking), d.source.footnote, "; ".join([said, *only_texts(d)]), True)
+    has_changed = any(text.changes.has_changed or any(text.changes.lone) for text in texts)
+    return Page(title, (*blocks, *[ranking] * has_changed), d.source.footnote, "; ".join([said, *only_texts(d)]), True)
 
 
-def where_of_spans(head: HeadDifference) -> str:
+def where_of_spans(d: Difference, head: HeadDifference) -> str:
     """Return the weight of a head that has changed most, "answer → user: 78% → 99%"; of a single query "user: …"."""
-    change = head.largest
-    if change is None:
+    change, sides = head.largest, next(m.sides for m in d.maps if m.change is head.map)
+    if change is None or sides is None:
         return NOTHING
-    query, key = head.map.queries[change.query], head.map.keys[change.key]
-    to = ITSELF if query == key and head.map.kind in OF_ONE_TEXT else quoted(key, SPAN_NAME)
-    way = to if len(head.map.rows) == 1 else f"{quoted(query, SPAN_NAME)} → {to}"
+    text = SpanHeads(sides[:1])
+    query, key = (
+        quoted(of_side[place], SPAN_NAME)
+        for of_side, place in ((head.map.queries, change.query), (head.map.keys, change.key))
+    )
+    to = ITSELF if change.key == text.itself(change.query) else key
+    way = to if len(head.map.rows) == 1 else f"{query} → {to}"
     return f"{way}: {percent(change.before)} → {percent(change.after)}"
 
 
@@ -83,8 +87,7 @@ def span_heads_table(heads: Sequence[Dot], meaning: str) -> Table:
         Column("changes most", align="left"),
     )
     rows = tuple((head.name, head.value, head.note) for head in heads)
-    heading = "the heads that changed most" if any(head.value for head in heads) else "no weight differs"
-    return Table(columns, rows, heading, _MOST_HEADS, f"divergence: {meaning}")
+    return Table(columns, rows, "the heads that changed most", _MOST_HEADS, f"divergence: {meaning}")
 
 
 def only_texts(d: Difference) -> Iterator[str]:
@@ -180,7 +183,8 @@ class _Text:
         if len(self._rows) > 1:
             sides = (("before", self.changes.before), ("after", self.changes.after))
             yield grid_of_spans(self._first, [(title, side.mass, side.chance) for title, side in sides])
-            yield self._pairs_table()
+            if self.changes.ranking:
+                yield self._pairs_table()
             return
         yield self._query_table()
         if self._first.n_matrices > 1 and (self.changes.has_changed or any(self.changes.lone)):

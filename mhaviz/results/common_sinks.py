@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import MhavizError, quoted
+from mhaviz.inputs.spans import REST
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.axis import Axis
-from mhaviz.results.span_numbers import REST, ApartKey, SpanPlace
+from mhaviz.results.span_numbers import ApartKey, SpanPlace
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import AttentionMap

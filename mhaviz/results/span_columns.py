@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from mhaviz.errors import MhavizError, quoted
+from mhaviz.inputs.spans import REST
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.axis import Axis
 from mhaviz.results.common_sinks import homes_of, numbered, sinks_of_spans, spans_and_apart, with_common_sinks
-from mhaviz.results.span_numbers import REST, ApartKey, SpanPlace
+from mhaviz.results.span_numbers import ApartKey, SpanPlace
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import AttentionMap

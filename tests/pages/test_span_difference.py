@@ -9,7 +9,7 @@ from made import span_map
 
 import mhaviz
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.pages.blocks import SpanGrid, Table
+from mhaviz.pages.blocks import Dots, SpanGrid, Table
 from mhaviz.pages.difference import difference_page
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -129,6 +129,24 @@ def test_nothing_is_drawn_of_what_has_not_changed():
     found = page(text(WITHOUT), text(WITHOUT))
     assert not [one for one in found.blocks if isinstance(one, SpanGrid)]
     assert {row[-1] for row in block(found, Table).texts()} == {"–"}
+    assert not [one for one in found.blocks if isinstance(one, Dots)]
+    m = span_map(["a", "b"], [[[1, 0], [0.7, 0.3]]], [[1, 0], [0.5, 0.5]])
+    found = page(*[Attention(Source("a", {"name": "a"}), (m,))] * 2)
+    assert not [one for one in found.blocks if isinstance(one, Table | Dots)]
+
+
+@pytest.mark.parametrize("lengths", [[10, 10, 10], [10, 5, 15]])
+@pytest.mark.parametrize(("step", "of_title", "of_head"), [(1, "itself", "itself"), (-1, "“#0 user”", "user")])
+def test_a_head_looks_at_itself_where_the_rows_do(lengths, step, of_title, of_head):
+    """By its place among spans of one name, also of texts of other lengths."""
+    names, sides = ["user", "answer", "user"], []
+    for last, of_text in (([0.2, 0.3, 0.5], [10, 10, 10]), ([0.1, 0.0, 0.9], lengths)):
+        mass = [[[1, 0, 0], [0.5, 0.5, 0], last[::step]]]
+        m = span_map(names, mass, np.full((3, 3), 0.3), lengths=of_text)
+        sides.append(Attention(Source("a", {"name": "a"}), (m,)))
+    found = page(*sides)
+    assert found.title.startswith(f"a: “#2 user” gives {of_title} 90% of its weight, 50% before")
+    assert block(found, Dots).dots[0].note == f"user → {of_head}: 50% → 90%"
 
 
 def test_names_that_look_alike_are_told_apart():

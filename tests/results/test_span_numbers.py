@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from made import made_map, remade
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.spans import REST
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 from mhaviz.results.saved_form import describe, restore
 from mhaviz.results.sinks import sinks_at
-from mhaviz.results.span_numbers import REST, ApartKey
+from mhaviz.results.span_numbers import ApartKey
 from mhaviz.views.data import write_json
 
 WORDS = tuple(f" w{i}" for i in range(20))
