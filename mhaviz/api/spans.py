@@ -27,7 +27,7 @@ def spans_of(
     on_progress: Callable[[float, int], None],
 ) -> HeadSpans:
     """Run ``LoadedModel.head_spans`` for all attentions to which ``model`` is restricted."""
-    texts = _read(Path(given)) if isinstance(given, (str, Path)) else marked_texts(given, "texts")
+    texts = _read(Path(given)) if isinstance(given, (str, Path)) else marked_texts(given, "`texts`")
     study, too_long = SpanStudy(query), 0
     with of_a_file() if isinstance(given, (str, Path)) else nullcontext():
         for number, text in enumerate(texts, 1):
