@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +44,13 @@ _TEXTS: frozenset[Averaged] = frozenset({"sentences", "examples"})
 def require_averaged(names: object) -> tuple[Averaged, ...]:
     """Return what is to be averaged over, a name or several, each once. Raises ArgumentError if one is none of
     ``Averaged``."""
-    several = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
-    wrong = [name for name in several if name not in AVERAGED]
-    if wrong or not several:
+    given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    wrong = [name for name in given if name not in AVERAGED]
+    if wrong or not given:
         *before, last = AVERAGED
         got = quoted(wrong[0]) if wrong else "nothing"
         raise ArgumentError(f"{parameter('mean')}: expected {', '.join(before)} or {last}, got {got}")
-    return tuple(name for name in AVERAGED if name in several)
+    return tuple(name for name in AVERAGED if name in given)
 
 
 def mean_text(over: MeanOver, with_heads: bool = True) -> str:
@@ -222,12 +222,14 @@ def _by_input(group: Sequence["AttentionMap"]) -> dict[Hashable, list["Attention
     of_inputs = defaultdict[Hashable, list["AttentionMap"]](list)
     for m in group:
         of_inputs[m.sentence, m.pass_number].append(m)
-    for several in of_inputs.values():
-        numbers = [m.layer for m in several]
-        again = next((m for place, m in enumerate(several) if m.layer in numbers[:place]), None)
-        calls = calls_text([m.module for m in several])
+    for of_input in of_inputs.values():
+        numbers = [m.layer for m in of_input]
+        again = next((m for place, m in enumerate(of_input) if m.layer in numbers[:place]), None)
+        calls = calls_text([m.module for m in of_input])
         if again is not None or calls.startswith("calls"):
-            of = f"{calls} of {common_name([m.module for m in several])}" if again is None else f"two maps {again.name}"
+            of = (
+                f"{calls} of {common_name([m.module for m in of_input])}" if again is None else f"two maps {again.name}"
+            )
             raise ArgumentError(
                 f"{parameter('mean')} layers: it is not known whether {of} are layers, or one layer that reads several "
                 f"inputs; leave layers out"
@@ -247,22 +249,18 @@ def _mean(group: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "Attent
             if not (m.rows.is_same(of_input[0].rows) and m.columns.is_same(of_input[0].columns)):
                 raise _not_alike(of_input[0], m, "the same tokens", f"choose others by {parameter('layer')}")
         _require_same_lengths(group[0], of_input[0])
-    mean = _form(group, of_inputs, names, averages_heads)
+    mean = _joined_maps(group, of_inputs, names, averages_heads)
     _require_same_masks(mean, group)
-    shares = None if mean.to_special is None else _mean_numbers(group, [m.to_special for m in group], averages_heads)
-    if mean.chance is not None:
-        chance = _mean_numbers(group, [m.chance for m in group], averages_heads)
-        mean = replace(mean, chance=chance, lookback=_mean_numbers(group, [m.lookback for m in group], averages_heads))
-    return replace(mean, weights=_mean_numbers(group, [m.weights for m in group], averages_heads), to_special=shares)
+    return mean
 
 
-def _form(
+def _joined_maps(
     group: Sequence["AttentionMap"],
     of_inputs: Sequence[Sequence["AttentionMap"]],
     names: Sequence[Averaged],
     averages_heads: bool,
 ) -> "AttentionMap":
-    """Return the mean without its numbers. ``of_inputs``: the same maps, by text and pass."""
+    """Return the mean of maps that are alike. ``of_inputs``: the same maps, by text and pass."""
     first, reaches = group[0], {m.reach for m in group}
     numbers: dict[Averaged, int | None] = dict(first.mean_over)
     if averages_heads or "heads" in numbers:
@@ -276,13 +274,17 @@ def _form(
     quantity = first.quantity
     if averages_heads:
         quantity = replace(MEANS[quantity.key], reduction=quantity.reduction, is_signed=quantity.is_signed)
-    n_heads = 1 if averages_heads else len(first.heads)
     lacking = next((m for m in group if (m.to_special is None) != (first.to_special is None)), None)
     if lacking is not None:
         raise _not_alike(first, lacking, "special tokens in both, or in neither")
+    means: dict[str, Any] = {
+        name: _mean_numbers(group, [getattr(m, name) for m in group], averages_heads)
+        for name in _NUMBERS
+        if getattr(first, name) is not None
+    }
     return replace(
         first,
-        weights=np.broadcast_to(np.float32(0), (n_heads, *first.weights.shape[1:])),
+        **means,
         rows=_joined([of_input[0].rows for of_input in of_inputs]),
         columns=_joined([of_input[0].columns for of_input in of_inputs]),
         layer=None if "layers" in numbers else first.layer,
@@ -292,15 +294,16 @@ def _form(
         summary=None,
         reach=first.reach if len(reaches) == 1 else None,
         sink=any(m.sink for m in group),
-        to_special=None if first.to_special is None else np.zeros(n_heads, np.float32),
-        chance=first.chance[:n_heads] if first.chance is not None else None,
-        lookback=first.lookback[:n_heads] if first.lookback is not None else None,
         module=common_name([m.module for m in group]) or "",
         pass_number=None if "passes" in names else first.pass_number,
         queries_and_keys=None,
         sinks=first.sinks if all(m.sinks == first.sinks for m in group) else None,
         mean_over=tuple((name, numbers[name]) for name in AVERAGED if name in numbers),
     )
+
+
+_NUMBERS = ("weights", "to_special", "chance", "lookback")
+"""Arrays of a map whose first axis is its heads."""
 
 
 def _n_averaged(m: "AttentionMap") -> int:
