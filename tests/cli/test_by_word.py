@@ -91,7 +91,11 @@ def test_a_recording_by_word(mhaviz, minilm):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--by", "page", TEXT), "--by: expected word, sentence, line, turn or a list of spans, got 'page'"),
+        (
+            ("--by", "page", TEXT),
+            "--by: expected word, sentence, line, turn, or a list of named spans (on the command line, a JSON file of "
+            "it), got 'page'",
+        ),
         (("--by", "word", "我爱北京"), "--by: expected blanks between words, got '我爱"),
         (("--by", "word", TEXT, "--show", "uniform"), "--show uniform: sums of ratios have no meaning; leave it out"),
         (("--by", "word", TEXT, "--pool", "max"), "--pool max: a word has the sum of its tokens' weights"),
