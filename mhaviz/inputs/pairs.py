@@ -63,7 +63,7 @@ def word_pairs(given: Any, of: str) -> list[WordPair]:
     """
     if not isinstance(given, Iterable):
         raise ArgumentError(f"{of}: expected pairs, such as {EXAMPLE}, got {quoted(given)}")
-    pairs = [WordPair.of(one, f"{of}, pair {number}") for number, one in enumerate(given, 1)]
+    pairs = [WordPair.of(pair, f"{of}, pair {number}") for number, pair in enumerate(given, 1)]
     if not pairs:
         raise ArgumentError(f"{of}: expected at least one pair, such as {EXAMPLE}, got none")
     return pairs

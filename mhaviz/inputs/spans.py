@@ -152,7 +152,7 @@ def text_by_span(text: Text, spans_of: SpansOf) -> Text:
     def place(position: int) -> int:
         return bisect_left(starts, position)
 
-    segments = (replace(one, start=place(one.start), end=place(one.end)) for one in text.segments)
+    segments = (replace(part, start=place(part.start), end=place(part.end)) for part in text.segments)
     source = span_tokens(spans, text.source)
     return replace(text, source=source, prompt=place(text.prompt), segments=tuple(segments), types=())
 

@@ -134,22 +134,22 @@ class Tokens:
             grid=None,
             continued=continued,
             ranges=self.ranges[start:end],
-            turns=tuple(turn for one in self.turns if (turn := one.within(start, end))),
+            turns=tuple(part for turn in self.turns if (part := turn.within(start, end))),
             passage=self.passage and self.passage[start:end],
         )
 
     def __add__(self, after: "Tokens") -> "Tokens":
         texts, ids = self.texts + after.texts, self.ids + after.ids
         special, continued = (
-            (*here, *(i + len(self) for i in there))
-            for here, there in ((self.special, after.special), (self.continued, after.continued))
+            (*first, *(i + len(self) for i in second))
+            for first, second in ((self.special, after.special), (self.continued, after.continued))
         )
         return Tokens(
             texts,
             special,
             ids if len(ids) == len(texts) else (),
             continued=continued,
-            turns=self.turns + tuple(one.moved(len(self)) for one in after.turns),
+            turns=self.turns + tuple(turn.moved(len(self)) for turn in after.turns),
             passage=self.written + after.written,
         )
 
@@ -216,8 +216,8 @@ def whole_character(texts: Sequence[str], i: int) -> str | None:
         return texts[i]
     blank = begins[1]
     whole = [f"{character} {k}/{pieces}" for k in range(1, int(pieces) + 1)]
-    there = texts[first : first + len(whole)]
-    if len(there) < len(whole) or any(a not in (b, blank + b) for a, b in zip(there, whole, strict=True)):
+    labels = texts[first : first + len(whole)]
+    if len(labels) < len(whole) or any(a not in (b, blank + b) for a, b in zip(labels, whole, strict=True)):
         return texts[i]
     return blank + character if first == i else None
 
