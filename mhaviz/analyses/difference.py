@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import MhavizError, counted, parameter
+from mhaviz.errors import MhavizError, counted, parameter, quoted
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.difference import (
@@ -262,8 +262,8 @@ def _require_same_cells(before: AttentionMap, after: AttentionMap, most_changed:
             one, other = pairs[differing[0]]
             advice = ", or of texts that differ in a word" if most_changed else ", as a limit is for those"
             raise MhavizError(
-                f"{name}: expected the same tokens, but {side} {differing[0]} is {one!r:.40} in the first and "
-                f"{other!r:.40} in the second; compare maps of one text{advice}"
+                f"{name}: expected the same tokens, but {side} {differing[0]} is {quoted(one)} in the first and "
+                f"{quoted(other)} in the second; compare maps of one text{advice}"
             )
         if len(old.tokens) != len(new.tokens):
             raise MhavizError(
@@ -288,7 +288,7 @@ def _require_same_spans(before: AttentionMap, after: AttentionMap) -> None:
         for place, pair in enumerate(zip_longest(*spans)):
             if pair[0] != pair[1]:
                 one, other = (
-                    "none" if one is None else f"{one[0]!r:.40} of {counted(one[1], 'token')}" for one in pair
+                    "none" if one is None else f"{quoted(one[0])} of {counted(one[1], 'token')}" for one in pair
                 )
                 raise MhavizError(
                     f"{before.name}: expected the same spans and sinks, as a limit is for one text, but {side} {place} "

@@ -94,7 +94,7 @@ def only_texts(d: Difference) -> Iterator[str]:
     """Iterate over texts on the spans, and on the sinks, that only one side has."""
     for place, side in enumerate(("first", "second")):
         only = [m.only[place] for m in d.maps if m.only is not None]
-        if spans := dict.fromkeys(name for of_map in only for name in (*of_map.keys, *of_map.queries)):
+        if spans := dict.fromkeys(name for m in d.maps for name in m.spans_of_one(place)):
             yield f"only in the {side}: {_listed([*spans])}"
         if sinks := [name for name in dict.fromkeys(name for of_map in only for name in of_map.apart) if name != REST]:
             yield f"a sink in the {side} alone, and so part of its span or of the rest: {_listed(sinks)}"

@@ -101,6 +101,15 @@ class MapDifference(ShortRepr):
     chance: float | None = None
     only: tuple[SpansOfOne, SpansOfOne] | None = None
 
+    def spans_of_one(self, side: int) -> tuple[str, ...]:
+        """Return the spans that one side alone has, 0 or 1; not queries that it has more of, where both see the span as
+        keys."""
+        if self.only is None:
+            return ()
+        only = self.only[side]
+        queries = (name for name in only.queries if name not in self.change.keys)
+        return tuple(dict.fromkeys([*only.keys, *queries]))
+
     @property
     def divergence(self) -> NDArray[np.float64]:
         """Divergence of each head in bits, (n_heads,); NaN where there is none."""

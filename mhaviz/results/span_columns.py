@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_MOST_NAMED = 3  # spans of each side that an error names
+
 
 @dataclass(frozen=True)
 class SpansOfOne:
@@ -80,10 +82,10 @@ def aligned(
     _require_distinct(before.name, first.queries, second.queries)
     rows = [span for span in first.queries if span in second.queries]
     if not rows:
-        got, other = (", ".join(quoted(span[0]) for span in side.queries) for side in names)
+        got, other = (_listed([name for name, _ in side.queries]) for side in names)
         raise MhavizError(
-            f"{before.name}: expected a span of queries that both have, got {got:.60} in the first and {other:.60} in "
-            f"the second; name their spans alike, or compare maps of the same query"
+            f"{before.name}: expected a span of queries that both have, got {got} in the first and {other} in the "
+            f"second; name their spans alike, or compare maps of the same query"
         )
     keys, apart = _merged(first.keys, second.keys), _merged(first.apart, second.apart)
     one, two = (_with_rows(_with_columns(m, keys, apart), rows) for m in (before, after))
@@ -102,6 +104,11 @@ def with_columns_of_all(group: Sequence["AttentionMap"]) -> Sequence["AttentionM
     names = [_Names.of(m) for m in group]
     apart = reduce(_merged, (of_map.apart for of_map in names))
     return [_with_columns(m, of_map.keys, apart) for m, of_map in zip(group, names, strict=True)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names in quotes, "'system', 'user', …"."""
+    return ", ".join(map(quoted, names[:_MOST_NAMED])) + ", …" * (len(names) > _MOST_NAMED)
 
 
 def _merged(first: Sequence[_T], second: Sequence[_T]) -> tuple[_T, ...]:

@@ -168,6 +168,25 @@ def test_no_row_in_both():
         compare(text(BEFORE, 0).of_query("answer"), text(AFTER, 1).of_query("user"))
 
 
+def test_long_names_are_cut_within_their_quotes():
+    (m,) = text(BEFORE, 0)
+    names = {name: f"{name}: {'the c in the second; ' * 9}" for name in ("system", "user", "answer")}
+    long = Attention(Source("s"), (replace(m, rows=renamed(m.rows, **names), columns=renamed(m.columns, **names)),))
+    with pytest.raises(MhavizError) as error:
+        compare(long, text(AFTER, 1))
+    assert "got 'system: the c in the second; …" in str(error.value)
+    assert str(error.value).count("'") == 12
+
+
+def test_a_map_of_one_query_is_compared_with_that_of_all():
+    """Of the same text, so that nothing is in one of them alone."""
+    whole = text(BEFORE, 0)
+    for sides in ((whole, whole.of_query("user")), (whole.of_query("user"), whole)):
+        (m,) = compare(*sides).maps
+        assert m.change.queries == ("user",)
+        assert m.spans_of_one(0) == m.spans_of_one(1) == ()
+
+
 def test_which_of_several_spans_of_one_name_is_not_known():
     (m,) = text(BEFORE, 0)
     rows, columns = (renamed(axis, system="user") for axis in (m.rows, m.columns))

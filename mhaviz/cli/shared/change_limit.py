@@ -71,8 +71,7 @@ def span_notices(difference: "Difference", sides: Sequence[Path | str]) -> Itera
     from mhaviz.pages.labels import quoted
 
     for side, name in enumerate(sides):
-        only = [m.only[side] for m in difference.maps if m.only]
-        if names := dict.fromkeys(quoted(span, _SPAN_CELLS) for one in only for span in (*one.keys, *one.queries)):
+        if names := dict.fromkeys(quoted(span, _SPAN_CELLS) for m in difference.maps for span in m.spans_of_one(side)):
             yield f"only in {name}: {', '.join(names)}"
 
 
