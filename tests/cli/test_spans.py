@@ -227,6 +227,20 @@ def test_what_changes_without_the_messages_of_a_role(mhaviz):
             np.testing.assert_allclose(np.array(change["change"])[..., j], expected, atol=1e-6)
 
 
+def test_a_query_is_the_same_span_in_the_whole_chat_and_in_the_rest(mhaviz):
+    words = ("heatmap", *GPT, "--chat", "one.json", "--by", "turn", "--without", "system")
+    queries = [m["queries"] for number in ("#1", "#2") if not mhaviz(*words, "--query", number, "-o", "a.json").status
+               for m in json.loads(Path("a.json").read_text())["differences"][:1]]  # fmt: skip
+    assert queries == [["user"], ["assistant"]]
+    for query in ("system", "0"):
+        result = mhaviz(*words, "--query", query, "-o", "b.json")
+        assert (result.status, result.err) == (
+            2,
+            "mhaviz: --query: 'system' is left out by --without; give one that stays, such as 'assistant'\n",
+        )
+    assert not Path("b.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

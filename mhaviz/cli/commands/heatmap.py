@@ -1,5 +1,6 @@
 """mhaviz heatmap"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +15,7 @@ from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind,
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
-from mhaviz.errors import ArgumentError
+from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.given import Given
 from mhaviz.pages.registry import MAP_SUFFIXES, PAGE_SUFFIXES
 
@@ -108,9 +109,9 @@ def heatmap(
         delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     has_page = ".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None
 
-    def attend(read: Given) -> "Attention":
+    def attend(read: Given, check: "Callable[[Attention], None]") -> "Attention":
         with progress(delivery.quiet, "computing", time_left=True) as on_progress:
-            return checked(loaded, partial(require_form, query=query, form=form, style=style)).attend(
+            return checked(loaded, check).attend(
                 read,
                 layer=layer,
                 head=head,
@@ -128,9 +129,12 @@ def heatmap(
                 on_progress=on_progress,
             )
 
-    attention = attend(given)
+    attention = attend(given, partial(require_form, query=query, form=form, style=style))
     if lacking is not None:
-        delivery.deliver(_change(attention, attend(lacking), query, delivery), style)
+        whole = maps_of(attention, query, "map")
+        name = None if query is None else whole[0].queries[0]
+        rest = maps_of(attend(lacking, partial(_require_kept, name=name)), name, "map")
+        delivery.deliver(_change(whole, rest, delivery), style)
         return
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     deliver_form(attention, query, form, delivery, style, notice)
@@ -150,11 +154,17 @@ def _without(role: str, given: Given, by: str | None, form: Form | None) -> Give
         raise ArgumentError(f"--without: {error}") from None
 
 
-def _change(whole: "Attention", lacking: "Attention", query: str | None, delivery: Delivery) -> "Difference":
-    """Return what changes where messages are left out, of all spans or of a query. Raises as ``mhaviz.diff``."""
+def _require_kept(attention: "Attention", name: str | None) -> None:
+    """Raise ArgumentError if the span of a query is left out."""
+    if name is not None and not any(name in m.queries for m in attention.maps):
+        kept = quoted(attention[0].queries[-1])
+        raise ArgumentError(f"--query: {quoted(name)} is left out by --without; give one that stays, such as {kept}")
+
+
+def _change(whole: "Attention", rest: "Attention", delivery: Delivery) -> "Difference":
+    """Return what changes where messages are left out. Raises as ``mhaviz.diff``."""
     from mhaviz.analyses.difference import compare
 
-    before, after = (maps_of(attention, query, "map") for attention in (whole, lacking))
-    difference = compare(before, after)
+    difference = compare(whole, rest)
     delivery.tell(*span_notices(difference, ("the whole chat", "the rest")))
     return difference
