@@ -134,7 +134,7 @@ class Tokens:
             grid=None,
             continued=continued,
             ranges=self.ranges[start:end],
-            turns=tuple(part for turn in self.turns if (part := turn.within(start, end))),
+            turns=tuple(cut for turn in self.turns if (cut := turn.within(start, end))),
             passage=self.passage and self.passage[start:end],
         )
 
