@@ -97,7 +97,14 @@ def only_texts(d: Difference) -> Iterator[str]:
         if spans := dict.fromkeys(name for m in d.maps for name in m.spans_of_one(place)):
             yield f"only in the {side}: {_listed([*spans])}"
         if sinks := [name for name in dict.fromkeys(name for of_map in only for name in of_map.apart) if name != REST]:
-            yield f"a sink in the {side} alone, and so part of its span or of the rest: {_listed(sinks)}"
+            unknown = f"; × is not known in the {side}" * any(_lacks_chance(m, place) for m in d.maps)
+            yield f"a sink in the {side} alone, and so part of its span or of the rest: {_listed(sinks)}{unknown}"
+
+
+def _lacks_chance(m: MapDifference, place: int) -> bool:
+    """Return whether it is not known what uniform attention gives the spans of a side."""
+    side = m.sides and m.sides[place]
+    return bool(side and side.chance is not None and np.isnan(side.chance[..., ~side.are_apart]).any())
 
 
 def _listed(names: Sequence[str]) -> str:

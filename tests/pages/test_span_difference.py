@@ -192,7 +192,12 @@ def test_weights_are_drawn_where_uniform_attention_is_not_known():
     two = span_map(["a", "b"], [[[1, 0], [0.7, 0.3]]], chance)
     found = page(*(Attention(Source("a", {"name": "a"}), (m,)) for m in (replace(one, apart=apart), two)))
     assert found.title == "a: every span gives all spans the same weight as before"
-    assert "a sink in the first alone, and so part of its span or of the rest: “.”" in found.remark
+    of_sink = "a sink in the first alone, and so part of its span or of the rest: “.”; × is not known in the first"
+    assert found.remark.endswith(of_sink)
+    sides = [
+        Attention(Source("a", {"name": "a"}), (replace(m, kind="self"),)) for m in (replace(one, apart=apart), two)
+    ]
+    assert "not known" in page(*sides).remark, "as its numbers are not those of queries that see all keys"
     for panel in block(found, SpanGrid).panels:
         np.testing.assert_allclose(panel.shares, [[1, NAN], [0.7, 0.3]], atol=1e-6)
 
