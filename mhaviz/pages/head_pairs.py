@@ -86,6 +86,8 @@ def _lesson(kind: PairsOfKind) -> str:
             return "too few other words to tell what a head finds"
         return f"no head of {n_heads:,} gives keys more than {TIMES_OTHERS:g} × what other words give them"
     name, count = _name(kind, best.row, best.column), f"{best.n_found:,} of {counted(best.n_pairs, 'pair')}"
+    if not best.n_found:
+        return f"no head of {n_heads:,} stands out: {name}, the strongest, finds the key of no pair"
     if best.by_luck:
         return f"no head of {n_heads:,} stands out: {name} finds the key of {count}, as the best may by luck"
     if not best.finds_most:

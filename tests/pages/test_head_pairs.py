@@ -88,6 +88,10 @@ TITLES = [
         [STRONG[:1], WEAK[:1]],
         "net: no head of 4 stands out: L3 H0 finds the key of 1 of 1 pair, as the best may by luck",
     ),
+    (
+        [with_misses(STRONG[:2], 2), WEAK[:2]],
+        "net: no head of 4 stands out: L3 H0, the strongest, finds the key of no pair",
+    ),
 ]
 
 
