@@ -1,7 +1,7 @@
 """Sinks of texts by span that are compared: a key that is a sink in one of them alone is part of its span again."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,8 @@ _ROUNDING = 1e-4  # relative difference of equal numbers in float32
 
 
 def with_common_sinks(maps: "Sequence[AttentionMap]") -> "list[AttentionMap]":
-    """Return maps by span in which the same keys are sinks: those of one text in one span, as often in each map.
+    """Return maps by span in which the same keys are sinks: those of one name in one span, as often in each map, and at
+    the same places of it where it is as long in each.
 
     Other sinks are part of their span, or of the rest. What uniform attention gives is then exact where each query sees
     all keys, or none of a span, and NaN elsewhere, as a map has only means over its queries.
@@ -32,9 +33,17 @@ def with_common_sinks(maps: "Sequence[AttentionMap]") -> "list[AttentionMap]":
     """
     homes = [homes_of(m) for m in maps]
     unknown = {m.keys[j] for m, of_map in zip(maps, homes, strict=True) for j, home in of_map.items() if home is None}
+    found = [_places(m, of_map) for m, of_map in zip(maps, homes, strict=True)]
+    lengths = defaultdict[SpanPlace | None, set[int]](set)
+    for of_map, places in zip(homes, found, strict=True):
+        for j, (_, length) in places.items():
+            lengths[of_map[j]].add(length)
     sinks = [
-        {j: (m.keys[j], None if m.keys[j] in unknown else home) for j, home in of_map.items()}
-        for m, of_map in zip(maps, homes, strict=True)
+        {
+            j: (m.keys[j],) if m.keys[j] in unknown else (m.keys[j], home, places[j][0] * (len(lengths[home]) == 1))
+            for j, home in of_map.items()
+        }
+        for m, of_map, places in zip(maps, homes, found, strict=True)
     ]
     counts = [Counter(of_map.values()) for of_map in sinks]
     lone = {sink for one in counts for sink in one if any(one[sink] != other[sink] for other in counts)}
@@ -86,6 +95,22 @@ def homes_of(m: "AttentionMap") -> dict[int, SpanPlace | None]:
         owner = next((key for key, own in enumerate(tokens) if {low, high} <= own), None)
         homes[j] = None if owner is None else places.get(owner, (REST, 0))
     return homes
+
+
+def _places(m: "AttentionMap", homes: Mapping[int, SpanPlace | None]) -> dict[int, tuple[int, int]]:
+    """Return, for each sink, how many tokens of its span are before it, and how many it has, sinks included."""
+    (spans, apart), ranges = spans_and_apart(m), m.columns.tokens.ranges
+    free = [*spans, *(j for j in apart if m.keys[j] == REST)]
+    own = dict(zip(numbered([m.keys[j] for j in free]), free, strict=True))
+    places = dict[int, tuple[int, int]]()
+    for j, home in homes.items():
+        columns = [i for i, other in homes.items() if other == home]
+        columns += [own[home]] if home in own else []
+        runs = [run for i in columns for run in ranges[i]]
+        first = min(start for start, _ in ranges[j]) if ranges[j] else 0
+        before = sum(max(min(end, first) - start, 0) for start, end in runs)
+        places[j] = before, sum(end - start for start, end in runs)
+    return places
 
 
 def _folded(m: "AttentionMap", lone: Collection[int]) -> "AttentionMap":

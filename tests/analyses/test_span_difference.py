@@ -130,6 +130,18 @@ def test_uniform_attention_over_a_sink_that_is_part_of_its_span(sinks):
             np.testing.assert_allclose(side.chance[:, row, :3], even, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("sinks", "others", "common"), [((6,), (7,), ()), ((6, 7), (7,), (7,)), ((5,), (5,), (5,))])
+def test_sinks_of_one_name_are_told_apart_by_their_places(sinks, others, common):
+    sides = []
+    for keys in (sinks, others):
+        m = made_map(("w",) * 12, ("w",) * 12, weights(12, 0), "masked")
+        by = [{"name": name, "tokens": [*ends]} for name, *ends in BEFORE]
+        sides.append(Attention(Source("s"), (replace(m, sinks=sinks_at(keys)).by(by),)))
+    (m,) = compare(*sides).maps
+    assert m.change.keys == (*(name for name, *_ in BEFORE), "(rest)", *["w"] * len(common))
+    np.testing.assert_allclose(m.change.weights, 0, atol=CLOSE)
+
+
 def test_a_file_that_does_not_tell_the_span_of_a_sink():
     def older(attention):
         return replace(attention, maps=tuple(replace(m, apart=None) for m in attention.maps))
