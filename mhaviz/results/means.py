@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter, quoted
+from mhaviz.inputs.spans import REST
 from mhaviz.inputs.tokens import Ranges, Tokens
 from mhaviz.numbering import listed_numbers, listed_runs
 from mhaviz.results.axis import Axis
@@ -86,7 +87,7 @@ def averages_inputs(over: MeanOver) -> bool:
 
 def mean_remark(maps: Sequence["AttentionMap"], names: Sequence[Averaged]) -> str:
     """Return which heads, layers, texts and passes of these maps are averaged, "mean of heads 0 to 11, of layers 0 to
-    5"."""
+    5", and which sinks not all of them have."""
     heads = sorted({m.heads for m in maps if not m.quantity.of_all_heads}) if "heads" in names else []
     parts = [" or ".join(listed_numbers("head", numbers) for numbers in heads)]
     of_maps: dict[Averaged, set[int | None]] = {
@@ -99,7 +100,15 @@ def mean_remark(maps: Sequence["AttentionMap"], names: Sequence[Averaged]) -> st
         numbers = sorted(number for number in of_maps.get(name, ()) if number is not None)
         parts.append(listed_runs(_SINGULAR[name], numbers) if len(numbers) > 1 else "")
     listed = ", of ".join(filter(None, parts))
-    return f"mean of {listed}" * bool(listed)
+    return "; ".join(filter(None, [f"mean of {listed}" * bool(listed), _sinks_remark(maps)]))
+
+
+def _sinks_remark(maps: Sequence["AttentionMap"]) -> str:
+    """Return which keys are sinks in some of these maps by span alone; the others have no column for them."""
+    sinks = [{m.keys[j] for j in np.flatnonzero(m.are_apart)} - {REST} for m in maps if m.chance is not None]
+    uneven = {name for of_map in sinks for name in of_map if not all(name in other for other in sinks)}
+    names = ", ".join(map(quoted, sorted(uneven)[:4]))
+    return f"a sink in some texts alone, and in the others part of a span: {names}" if names else ""
 
 
 def mean_of(maps: Sequence["AttentionMap"], names: Sequence[Averaged]) -> "tuple[AttentionMap, ...]":

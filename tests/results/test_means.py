@@ -143,6 +143,9 @@ def test_means_by_span_have_a_column_for_each_sink_of_any_text():
     given = [by_span(("(rest)", "<s>"), 0), by_span(("(rest)", "."), 1), by_span(("<s>", ".", "."), 2)]
     (mean,) = attention(*given).mean("sentences")
     assert mean.keys == ("ask", "reply", "(rest)", ".", "<s>")
+    remark = attention(*given).mean("sentences").source.remark
+    assert remark.endswith("a sink in some texts alone, and in the others part of a span: '.', '<s>'")
+    assert "sink" not in attention(given[0], replace(given[0], sentence=1)).mean("sentences").source.remark
     for new, name in enumerate(mean.keys):
         weights = [m.weights[..., [key == name for key in m.keys]].sum(axis=-1) for m in given]
         np.testing.assert_allclose(mean.weights[..., new], np.mean(weights, axis=0), atol=1e-7)
