@@ -64,6 +64,7 @@ def loaded_after(parts):
     return [set(names) for first, *names in filter(None, lines) if first == "loaded"][1:]
 
 
+@pytest.mark.slow
 def test_heavy_modules_wait_until_they_are_needed():
     for (code, absent), loaded in zip(PARTS, loaded_after([code for code, _ in PARTS]), strict=True):
         assert not loaded & absent, code

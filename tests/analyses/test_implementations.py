@@ -117,6 +117,7 @@ def test_slow_ways_are_skipped_and_have_no_speedup(monkeypatch):
         assert not other.timings[2].skipped
 
 
+@pytest.mark.slow
 def test_memory_of_the_weights_is_seen():
     comparison = compare([32], d_model=16, n_heads=8)
     peaks = {way.name: way.timings[0].peak_bytes for way in comparison.implementations}

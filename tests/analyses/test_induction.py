@@ -7,6 +7,8 @@ from torch.nn.functional import cross_entropy
 
 import mhaviz
 
+pytestmark = pytest.mark.slow
+
 
 def test_induction_and_previous_token_heads_are_found(induction_model):
     found = mhaviz.load(*induction_model).head_statistics(as_texts(repeats(16, 12)))

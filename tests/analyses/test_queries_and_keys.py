@@ -157,6 +157,7 @@ HOSTILE_CALLS = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_CALLS)
+@pytest.mark.slow
 def test_the_precision_is_a_bound_of_every_weight_and_of_every_sum_of_a_query(name):
     """Beside a softmax in float64 of the queries and keys themselves, over all cells."""
     call = HOSTILE_CALLS[name]
@@ -187,6 +188,7 @@ def test_parts_and_other_quantities_have_none(options):
     assert mhaviz.load("random").attend("a b c", **options)[0].queries_and_keys is None
 
 
+@pytest.mark.slow
 def test_long_inputs_have_coarser_steps_where_they_suffice():
     call = random_call(4096, 4096)
     kept = kept_queries_and_keys(site_call(call))

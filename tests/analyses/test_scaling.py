@@ -114,6 +114,7 @@ def test_a_head_that_is_not_there():
         compare_scaling(*encoded(RandomLayer(8, 2), ["one"]), [2])
 
 
+@pytest.mark.slow
 def test_the_sweep_follows_theory():
     sweep = sweep_scaling([f"w{i}" for i in range(12)], seed=0)
     assert sweep.d_keys[0] == 2

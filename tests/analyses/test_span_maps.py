@@ -141,6 +141,7 @@ def test_hidden_special_tokens_are_the_rest(most):
     assert outlined.rows.is_same(m.rows)
 
 
+@pytest.mark.slow
 def test_of_a_long_input_no_more_is_made_than_its_spans(monkeypatch):
     """16,384 tokens, of which all weights of a head take 1 GiB. The weights of some rows are the oracle."""
     given, made = call(16_384, 16_384, n_heads=1, causal=True), []

@@ -140,6 +140,7 @@ def same(one, other):
     return all(np.array_equal(one, other, one.dtype.kind == "f") for one, other in arrays)
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_finds(model_folder, as_processes):
     before, after, tokenizer = shaken(model_folder("bert"))
     models = [mhaviz.load(model, tokenizer) for model in (before, after)]

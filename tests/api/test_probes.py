@@ -77,6 +77,7 @@ def test_of_few_texts_at_several_depths_there_is_no_interval(loaded):
     assert np.isnan([effects.change.low, effects.change.high]).all()
 
 
+@pytest.mark.slow
 def test_processes_share_the_texts_of_a_probe(loaded, as_processes):
     def read(texts, needle=NEEDLE):
         return loaded.head_statistics(texts, probe=needle)

@@ -339,6 +339,7 @@ def test_a_decorated_function_runs_in_several_threads_that_end_in_any_order(gpt)
     assert sorted(m.pass_number for m in recording.attention) == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_of_threads_that_run_at_once(gpt):
     with mhaviz.record(gpt, passes="0-") as recording, ThreadPoolExecutor(4) as pool:
         interval = sys.getswitchinterval()
@@ -697,6 +698,7 @@ def test_steps_of_generation_join_into_one_map(attention, cache, no_tokenizer_of
         np.testing.assert_allclose(m.weights, A[1].detach(), atol=CLOSE)
 
 
+@pytest.mark.slow
 def test_a_long_generation_is_pooled_as_it_grows():
     model, prompt = _gpt2("sdpa"), torch.tensor([[1, 2, 3, 4]])
     with mhaviz.record(model, size=16) as recording:
@@ -958,6 +960,7 @@ def test_what_is_not_drawn_of_a_module_that_is_drawn_is_called_another():
     assert recording.attention.source.remark.endswith("not drawn: more of 0")
 
 
+@pytest.mark.slow
 def test_a_run_of_hours_grows_nothing(gpt):
     with mhaviz.record(gpt) as recording:
         for seed in range(64):  # the last are kept

@@ -357,6 +357,7 @@ def test_a_short_map_keeps_to_the_memory_that_it_may_take():
     ("queries", "length", "causal", "rows"),
     [(1500, 3000, False, 512), (1000, 4608, True, 7), (600, 8300, False, 1)],
 )
+@pytest.mark.slow
 def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, queries, length, causal, rows):
     monkeypatch.setattr(devices, "threads_that_run", lambda: None)
     query, key = draw(n_heads=1, q_length=length, d_key=64)
@@ -376,6 +377,7 @@ def test_the_same_bits_each_time_on_any_number_of_cores(in_blocks, monkeypatch, 
 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("queries", [1, 3, 300])
+@pytest.mark.slow
 def test_the_same_bits_beside_other_programs(monkeypatch, queries):
     monkeypatch.setattr(short_map, "_WORTH_A_LOOK", 0)
     query, key = draw(n_heads=2, q_length=300, k_length=20_000, d_key=128)
@@ -517,6 +519,7 @@ def test_it_says_what_it_is_in_a_line():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the high-water mark of the memory is Linux's")
+@pytest.mark.slow
 def test_memory_stays_small_whatever_is_asked():
     """Uneven cells, hidden keys and all extras at 65,536 keys: 32 MiB a head, of which no copy is made.
 

@@ -71,6 +71,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow
 def test_a_recording_by_word(mhaviz, minilm):
     text = "The misunderstandings upset the Rindfleisch."  # from ids alone, WordPiece does not tell the blanks of "'"
     Path("program.py").write_text(PROGRAM.format(text))

@@ -323,6 +323,7 @@ def test_a_layer_that_is_not_there(record):
     assert "mhaviz: --layer: there is no layer 9; the recording has layers 0 to 1\n" in result.err
 
 
+@pytest.mark.slow
 def test_a_program_under_the_installed_command(tmp_path):
     """Workers, forks, settings, functions at exit and a signal, in one run."""
     (tmp_path / "whole.py").write_text(WHOLE)

@@ -229,6 +229,7 @@ def interrupt(words):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a terminal of its own")
 @pytest.mark.usefixtures("default_signals")
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_last_checkpoint(mhaviz, pairs, tmp_path):
     path = tmp_path / "c.safetensors"
     words = ["train", str(pairs), "-o", str(path), *SMALL[2:], "--steps", "2000"]

@@ -62,6 +62,7 @@ def apart(one, other):
 
 
 @pytest.mark.parametrize("n", [2, 64])
+@pytest.mark.slow
 def test_processes_give_what_one_gives(model, as_processes, n):
     """Of 64 some have no sentence: if one failed, torchrun would end all."""
     whole, own = model.head_statistics(TEXTS), []
@@ -393,6 +394,7 @@ sys.exit(run())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_corpus(model_folder, tmp_path):
     """The first alone speaks and saves, and finds what one finds, after both were killed; what they kept is gone."""
     (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))

@@ -20,6 +20,8 @@ from zoo.transformers_models import TRANSFORMERS
 
 import mhaviz
 
+pytestmark = pytest.mark.slow
+
 if find_spec("timm"):
     from zoo.timm_models import TIMM
 else:

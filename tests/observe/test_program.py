@@ -140,6 +140,7 @@ def test_compiled_scripts_run(programs):
     assert assert_alike(programs, "elsewhere/real.pyc")[0] == 0
 
 
+@pytest.mark.slow
 def test_workers_find_the_program(programs):
     status, out, _ = assert_alike(programs, "workers.py")
     assert status == 0

@@ -401,6 +401,7 @@ def test_no_memory_is_kept():
     assert len(watching._by_hand._marks) == 0
 
 
+@pytest.mark.slow
 def test_many_passes_grow_nothing():
     model = Attend(width=4)
     x = torch.randn(1, 3, 4)
@@ -554,6 +555,7 @@ print("done")
 '''
 
 
+@pytest.mark.slow
 def test_compiled_programs():
     """In a process of its own, where nothing has asked for the compiler yet."""
     here = os.path.dirname(__file__)  # noqa: PTH120

@@ -531,6 +531,7 @@ UGLY = ["שלום", LONG, "\x1b[31m", "猫", "$x^2$", "مرحبا", "the", "the"
 
 
 @pytest.mark.parametrize("room", [None, *ROOMS])
+@pytest.mark.slow
 def test_ugly_words_are_written_inside_every_room(room):
     n = len(UGLY)
     weights = np.random.default_rng(0).dirichlet(np.full(n, 0.2), (8, n))

@@ -25,6 +25,7 @@ def weights(checkpoint):
     return torch.cat([p.detach().flatten() for p in checkpoint.model.parameters()])
 
 
+@pytest.mark.slow
 def test_it_learns_what_it_has_not_seen(train, corpus):
     checkpoint = train(corpus, steps=300, learning_rate=1e-2)
     assert checkpoint.milestones[-1].score > 0.2  # a guess among 49 translations would be right one time in 49

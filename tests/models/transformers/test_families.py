@@ -114,6 +114,7 @@ def test_wrong_weights_give_other_outputs(pretrained, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "length"), [*((name, 300) for name in FAMILIES), ("bart", 4096)])
+@pytest.mark.slow
 def test_many_tokens(pretrained, eager, monkeypatch, name, length):
     """So many that their queries come in several blocks, which they do even where no key is hidden."""
     if length < 4096:  # blocks that are as much smaller

@@ -29,6 +29,8 @@ import mhaviz
 from mhaviz.cli import main
 from mhaviz.processes import this_process
 
+pytestmark = pytest.mark.slow
+
 text, results, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
 rank = this_process().rank
 for number, folder in enumerate(folders):

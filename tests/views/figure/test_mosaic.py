@@ -320,6 +320,7 @@ def test_no_side_is_too_long(random_attention):
     assert any("dpi instead of 2000" in notice for notice in sheet.notices)
 
 
+@pytest.mark.slow
 def test_too_many_sentences_for_a_picture(random_map):
     maps = tuple(random_map(1, ("a",) * 2, sentence=i) for i in range(600))
     with pytest.raises(ArgumentError, match="of 600 maps of up to 1 head; choose fewer sentences, layers or heads"):

@@ -327,6 +327,7 @@ def test_letters_of_a_slide_are_the_largest_that_have_room(n_heads, room, larger
 
 
 @pytest.mark.parametrize(("name", "zoom"), [("sentences", 1.25), ("matrices", 1.125)])
+@pytest.mark.slow
 def test_slides_are_at_most_twice_as_many_for_letters_that_are_read_from_afar(name, zoom):
     """They lose no number of a cell, and no label."""
     slides, usual = (figures_of(record(name), Style(room="slide", dpi=50, font_size=size)) for size in (None, 8))

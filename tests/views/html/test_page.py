@@ -455,6 +455,7 @@ def test_no_script_but_the_pages_own_runs(opened, minilm, tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.999])
+@pytest.mark.slow
 def test_a_file_cut_off_says_so(opened, minilm, tmp_path, share):
     content = minilm[0].read_bytes()
     (tmp_path / "cut.html").write_bytes(content[: int(len(content) * share)])
