@@ -16,6 +16,8 @@ from mhaviz.models.transformers import sharing
 from mhaviz.models.transformers.load import load_checkpoint
 from mhaviz.observe.observed import ObservedCall
 
+pytestmark = pytest.mark.slow
+
 TEXT = "the cat sat on the mat"
 SAME = 2e-7
 """A product whose sum two processes share is rounded in another order: that is 1.4e-6 at most in float32, and as the
@@ -28,8 +30,6 @@ import numpy as np
 import mhaviz
 from mhaviz.cli import main
 from mhaviz.processes import this_process
-
-pytestmark = pytest.mark.slow
 
 text, results, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
 rank = this_process().rank
