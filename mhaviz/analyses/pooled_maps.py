@@ -13,7 +13,7 @@ from mhaviz.analyses.queries_and_keys import kept_queries_and_keys
 from mhaviz.analyses.weights import MapSize, map_sizes, mean_share, require_text, without_special
 from mhaviz.attention.call import AttentionCall
 from mhaviz.attention.map import pool
-from mhaviz.attention.model import Inputs, Model, Site, SiteCall
+from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.attention.pooled_map import PooledMap, Pooling, Window
 from mhaviz.attention.tiles import tile_shape
 from mhaviz.errors import ArgumentError, parameter
@@ -153,9 +153,7 @@ def outline(
     Raises:
         ArgumentError: as ``pooled_maps``.
     """
-    sites, maps = dict[Kind, Site](), list[AttentionMap]()
-    for site in model.sites(inputs):
-        sites.setdefault(site.kind, site)
+    sites, maps = model.first_sites(inputs), list[AttentionMap]()
     for number, text in enumerate(inputs.texts):
         for site in sites.values():
             sides, sentence = text.sides(site.kind), inputs.sentence(number)

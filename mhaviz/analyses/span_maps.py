@@ -9,7 +9,7 @@ import torch
 
 from mhaviz.analyses.weights import map_sizes, mean_share, require_text
 from mhaviz.attention.map import pool
-from mhaviz.attention.model import Inputs, Model, Site, SiteCall
+from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import require_memory
 from mhaviz.inputs.spans import SpansOf, text_by_span
@@ -133,10 +133,7 @@ def span_outline(
     Raises:
         ArgumentError: as ``span_maps``.
     """
-    kinds = dict[Kind, Site]()
-    for site in model.sites(inputs):
-        kinds.setdefault(site.kind, site)
-    maps = list[AttentionMap]()
+    kinds, maps = model.first_sites(inputs), list[AttentionMap]()
     for number, text in enumerate(inputs.texts):
         for kind, site in kinds.items():
             sides = span_sides(text.sides(kind), kind, spans_of, hide_special)

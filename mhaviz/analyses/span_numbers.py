@@ -16,7 +16,7 @@ from torch import Tensor
 from mhaviz.analyses.key_sums import key_sums
 from mhaviz.analyses.weights import map_sizes
 from mhaviz.attention.map import pool
-from mhaviz.attention.model import Inputs, Model, Site, SiteCall
+from mhaviz.attention.model import Inputs, Model, SiteCall
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import require_memory
 from mhaviz.inputs.span_choice import SpanChoice
@@ -216,10 +216,7 @@ def span_numbers_outline(model: Model, inputs: Inputs, choice: SpanChoice) -> At
     Raises:
         ArgumentError: as ``span_numbers``.
     """
-    kinds = dict[Kind, Site]()
-    for site in model.sites(inputs):
-        kinds.setdefault(site.kind, site)
-    maps = list[AttentionMap]()
+    kinds, maps = model.first_sites(inputs), list[AttentionMap]()
     for number, text in enumerate(inputs.texts):
         sentence = inputs.sentence(number)
         for kind, site in kinds.items():

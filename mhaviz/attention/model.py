@@ -253,6 +253,13 @@ class Model(ABC):
             if (self.layers is None or site.layer in self.layers) and self.kind in (None, site.kind)
         )
 
+    def first_sites(self, inputs: Inputs) -> dict[Kind, Site]:
+        """Return the first of the selected attentions of each kind."""
+        found = dict[Kind, Site]()
+        for site in self.sites(inputs):
+            found.setdefault(site.kind, site)
+        return found
+
     @property
     def notices(self) -> list[str]:
         """Notices for the user about how the model is run, one line each."""

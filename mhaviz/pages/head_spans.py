@@ -11,7 +11,7 @@ from mhaviz.pages.head_numbers import WHISKER, Measure, Order, Ranking, kind_tex
 from mhaviz.pages.labels import quoted
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.pages.span_weights import SPAN_NAME, few_panels, is_cut, span_grid, times_text
+from mhaviz.pages.span_weights import READING, SPAN_NAME, few_panels, is_cut, span_grid, times_text
 from mhaviz.results.head_numbers import LEAST_FOR_INTERVAL
 from mhaviz.results.head_spans import HeadSpans, SpansOfKind
 from mhaviz.results.span_ranking import LEAST_MASS
@@ -36,8 +36,7 @@ def head_spans_page(spans: HeadSpans, order: Order = USUAL_ORDER) -> Page:
         ranking = Ranking([kind], Order(ranked, order.most), _measures(kind), "texts", chance=_UNIFORM)
         is_of_few = kind.spans[ranking.measure.name].sentences < LEAST_FOR_INTERVAL
         blocks.append(replace(ranking, interval=_STUDENT if is_of_few else WHISKER).plot())
-    said = "a span gives the mean over its tokens, and gets the sum over its tokens"
-    reading = "; ".join(filter(None, (said, _in_some(spans), _left_out(spans), spans.source.remark)))
+    reading = "; ".join(filter(None, (READING, _in_some(spans), _left_out(spans), spans.source.remark)))
     return Page(_title(spans), tuple(blocks), spans.source.footnote, reading, True)
 
 

@@ -20,19 +20,21 @@ from mhaviz.pages.panels import Scale, end_of_scale
 from mhaviz.pages.span_weights import (
     ITSELF,
     MOST_ROWS,
+    READING,
     SPAN_NAME,
     apart_keys,
     few_panels,
     grid_of_spans,
     key_name,
+    other_name,
     others_text,
+    panel_title,
     row_name,
     text_name,
     times_text,
 )
 from mhaviz.pages.words import bits_text
 from mhaviz.results.difference import Difference, HeadDifference, MapDifference
-from mhaviz.results.means import mean_text
 from mhaviz.results.result import Source
 from mhaviz.results.span_changes import SpanChanges
 from mhaviz.results.span_ranking import SpanHeads, SpanWeight
@@ -58,10 +60,11 @@ def span_difference_page(d: Difference, ranking: Block) -> Page:
             name = text_name(text.changes.after.first)
             blocks += [*[Text(("",))] * bool(blocks), Text((f"{name}: {text.title}",), "heading")]
         blocks += text.blocks()
-    said = "a span gives the mean over its tokens, and gets the sum over its tokens"
     title = texts[0].title if len(texts) == 1 else ""
     has_changed = any(text.changes.has_changed or any(text.changes.lone) for text in texts)
-    return Page(title, (*blocks, *[ranking] * has_changed), d.source.footnote, "; ".join([said, *only_texts(d)]), True)
+    return Page(
+        title, (*blocks, *[ranking] * has_changed), d.source.footnote, "; ".join([READING, *only_texts(d)]), True
+    )
 
 
 def where_of_spans(d: Difference, head: HeadDifference) -> str:
@@ -230,11 +233,11 @@ class _Text:
     def _query_table(self) -> Table:
         """Return the table of the columns, for the queries of one span."""
         shown, others = self._shown
-        rows = [(self._plain_name(0, key), *self._numbers(0, key)) for key in shown]
+        rows = [(other_name(self._first, 0, key), *self._numbers(0, key)) for key in shown]
         if others:
             before, after = (float(side.mass[0, others].sum()) for side in (self.changes.before, self.changes.after))
             rows.append((others_text(others), before, after, after - before, None, None, None))
-        rows += [(self._plain_name(0, key), *self._numbers(0, key)) for key in apart_keys(self._first)]
+        rows += [(other_name(self._first, 0, key), *self._numbers(0, key)) for key in apart_keys(self._first)]
         heading = f"what “{row_name(self._first, 0)}” looks at, {self._first.name}"
         return self._table((Column("span", align="left", is_key=True),), tuple(rows), heading)
 
@@ -242,7 +245,7 @@ class _Text:
         """Return the table of the pairs of spans with the largest changes."""
         pairs = self.changes.ranking
         rows = tuple(
-            (row_name(self._first, row), self._plain_name(row, key), *self._numbers(row, key))
+            (row_name(self._first, row), other_name(self._first, row, key), *self._numbers(row, key))
             for row, key in pairs[:_MOST_PAIRS]
         )
         ends = (Column("from", align="left", is_key=True), Column("to", align="left", is_key=True))
@@ -258,9 +261,6 @@ class _Text:
         columns = (*ends, *_NUMBERS)[:n]
         notes = _MEANING + _MOST_IN * (self._first.n_matrices > 1) + more
         return Table(columns, tuple(row[:n] for row in rows), heading, None, notes)
-
-    def _plain_name(self, row: int, key: int) -> str:
-        return ITSELF if key == self._first.itself(row) else key_name(self._first, key)
 
     def _numbers(self, row: int, key: int) -> tuple[Any, ...]:
         """Return the numbers of a pair, as ``_NUMBERS``."""
@@ -284,8 +284,7 @@ class _Text:
                 change = np.concatenate([change, change[others].sum(axis=0, keepdims=True)])
             shown = np.full((len(order), len(heads)), np.nan)  # a layer may lack some heads
             shown[:, [heads.index(head) for head in before.heads]] = change[order]
-            title = mean_text(before.mean_over) if before.layer is None else f"layer {before.layer}"
-            panels.append(SpanPanel(title, shown, 100 * shown))
+            panels.append(SpanPanel(panel_title(before), shown, 100 * shown))
         row = order.index(most)
         sizes = np.array([np.nan_to_num(np.abs(panel.shares[row])) for panel in panels])  # layers, heads
         number, head = (int(i) for i in np.unravel_index(int(sizes.argmax()), sizes.shape))

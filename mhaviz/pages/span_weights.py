@@ -37,6 +37,9 @@ _RATIO = "×: weight / uniform"
 SCALE = Scale.around_one(DIVERGING, 8.0, "× uniform")
 """Scale of weights / those of uniform attention: fixed, so that noise stays pale."""
 
+READING = "a span gives the mean over its tokens, and gets the sum over its tokens"
+"""How to read weights between spans."""
+
 _OF_COLOURS = (
     "× uniform: the weight / what uniform attention would give of what does not go to sinks, over the keys seen"
 )
@@ -129,8 +132,7 @@ def _heads_grid(text: SpanHeads) -> SpanGrid:
         outlined: tuple[tuple[int, int], ...] = ()
         if best and best.turns and best.place and best.place[0] == number and text.n_matrices > 1 and best.key in keys:
             outlined = ((keys.index(best.key), columns[best.place[1]]),)
-        title = mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
-        panels.append(SpanPanel(title, shares, times, outlined))
+        panels.append(SpanPanel(panel_title(m), shares, times, outlined))
     of_heads = not text.first.quantity.of_all_heads
     names = [*(_labelled(text, key) for key in keys), *[others_text(others)] * bool(others)]
     names += [_labelled(text, key) for key in apart]
@@ -152,6 +154,11 @@ def few_panels(
         outlined = tuple((layer, j) for layer, panel in enumerate(panels) for i, j in panel.outlined if i == row)
         of_spans.append(SpanPanel(name, shares, times, outlined, row >= len(names) - n_apart))
     return of_spans, [*map(str, layers)], 0
+
+
+def panel_title(m: AttentionMap) -> str:
+    """Return the title of a panel of all heads of a map: "layer 3", or of a mean over layers what it is."""
+    return mean_text(m.mean_over) if m.layer is None else f"layer {m.layer}"
 
 
 def others_text(others: Sequence[int]) -> str:
@@ -250,8 +257,7 @@ def _query_table(text: SpanHeads) -> Table:
     rows = list[tuple[Any, ...]]()
     keys = text.strongest_keys(0, MOST_ROWS)
     for key in keys:
-        name = ITSELF if key == text.itself(0) else key_name(text, key)
-        rows.append((name, _count(text, key), *_numbers(text, 0, key)))
+        rows.append((other_name(text, 0, key), _count(text, key), *_numbers(text, 0, key)))
     if others := [key for key in text.keys if key not in keys]:
         mass, chance = (float(x[0, others].sum()) for x in (text.mass, text.chance))
         rows.append((others_text(others), None, mass, chance, mass / chance if chance else None, None, None))
@@ -338,6 +344,11 @@ def key_name(text: SpanHeads, key: int) -> str:
     return _name(text.first.keys[key], key if key in text.keys and _are_numbered(text) else None)
 
 
+def other_name(text: SpanHeads, row: int, key: int) -> str:
+    """Return the name of a column beside a row: "itself" if both are the same span."""
+    return ITSELF if key == text.itself(row) else key_name(text, key)
+
+
 def _name(span: str, place: int | None) -> str:
     number = "" if place is None else f"#{place} "
     return number + quoted(span, SPAN_NAME - len(number))
@@ -364,7 +375,7 @@ def _reading(attention: Attention) -> str:
     is_folded = any(len(m.rows) > 1 and max(m.weights.shape[1], (~m.are_apart).sum()) > _MOST_CELLS for m in maps)
     sinks = dict.fromkeys(text for m in maps if m.sinks for text in sinks_texts([m])) if len(maps) == 1 else ()
     parts = [
-        "a span gives the mean over its tokens, and gets the sum over its tokens",
+        READING,
         "#0 to #1: neighbouring spans, which give the mean and get the sum of theirs" if is_folded else "",
         f"in grey: {' and '.join(grey)}" if grey else "",
         *sinks,

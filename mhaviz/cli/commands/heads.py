@@ -1,7 +1,9 @@
 """mhaviz heads"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -18,6 +20,7 @@ from mhaviz.inputs.span_choice import SpanKind
 from mhaviz.pages.registry import ABLATION_SUFFIXES, HEAD_SUFFIXES
 
 if TYPE_CHECKING:
+    from mhaviz.api.loaded import LoadedModel
     from mhaviz.views.style import Style
 
 _EXAMPLES = 3  # sentences whose maps a page for the browser shows
@@ -107,19 +110,26 @@ def heads(
     order = ranking.order(probe)
     texts = corpus.corpus(delivery, sentences, file, probes.random_repeat is None)
     with keeping(texts, delivery):
-        loaded = checkpoint.load(delivery)
-        with corpus_progress(delivery.quiet) as on_progress:
-            found = loaded.head_statistics(
-                texts,
-                layer=checkpoint.layer,
-                kind=checkpoint.kind,
-                probe=probe,
-                examples=_EXAMPLES if ".html" in delivery.suffixes else 0,
-                on_notice=delivery.tell,
-                on_progress=on_progress,
-                **(languages or {}),
-            )
+        examples = _EXAMPLES if ".html" in delivery.suffixes else 0
+        with _studied(checkpoint, delivery) as (loaded, options):
+            found = loaded.head_statistics(texts, probe=probe, examples=examples, **options | (languages or {}))
         delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
+
+
+@contextmanager
+def _studied(checkpoint: CheckpointOptions, delivery: Delivery) -> "Iterator[tuple[LoadedModel, dict[str, Any]]]":
+    """Return the model, and the options that all its studies have, while the progress is shown."""
+    loaded = checkpoint.load(delivery)
+    with corpus_progress(delivery.quiet) as on_progress:
+        yield (
+            loaded,
+            {
+                "layer": checkpoint.layer,
+                "kind": checkpoint.kind,
+                "on_notice": delivery.tell,
+                "on_progress": on_progress,
+            },
+        )
 
 
 def _look_at_spans(
@@ -132,16 +142,8 @@ def _look_at_spans(
 ) -> None:
     """Show how much heads look at the spans of the texts of a file; ``most``: number of heads in the table."""
     assert texts is not None
-    loaded = checkpoint.load(delivery)
-    with corpus_progress(delivery.quiet) as on_progress:
-        found = loaded.head_spans(
-            texts,
-            query,
-            layer=checkpoint.layer,
-            kind=checkpoint.kind,
-            on_notice=delivery.tell,
-            on_progress=on_progress,
-        )
+    with _studied(checkpoint, delivery) as (loaded, options):
+        found = loaded.head_spans(texts, query, **options)
     from mhaviz.pages.head_numbers import Order
 
     delivery.deliver(found, style, order=Order("", most))
@@ -156,16 +158,8 @@ def _link(
     languages: dict[str, str | None] | None,
 ) -> None:
     """Show which heads link the pairs of a file; ``most``: number of heads in the table."""
-    loaded = checkpoint.load(delivery)
-    with corpus_progress(delivery.quiet) as on_progress:
-        found = loaded.head_pairs(
-            pairs,
-            layer=checkpoint.layer,
-            kind=checkpoint.kind,
-            on_notice=delivery.tell,
-            on_progress=on_progress,
-            **(languages or {}),
-        )
+    with _studied(checkpoint, delivery) as (loaded, options):
+        found = loaded.head_pairs(pairs, **options | (languages or {}))
     from mhaviz.pages.head_numbers import Order
     from mhaviz.pages.head_pairs import USUAL_ORDER
 

@@ -96,11 +96,11 @@ def heatmap(
     suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     given = given_to(model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole)
     style = style_of(looks, delivery)
-    lacking = None if without is None else _without(without, given, by, form)
+    spans = read_by(by)
+    lacking = None if without is None else _without(without, given, by, spans, form)
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form, head, is_mean=mean is not None)
-    spans = read_by(by)
     from mhaviz.api.loaded import checked
 
     loaded = model.load(delivery, given)
@@ -140,9 +140,13 @@ def heatmap(
     deliver_form(attention, query, form, delivery, style, notice)
 
 
-def _without(role: str, given: Given, by: str | None, form: Form | None) -> Given:
-    """Return the inputs without the messages of a role. Raises ArgumentError where these, or spans, are not known."""
-    if by is None or read_by(by) != by or by == "word":
+def _without(role: str, given: Given, by: str | None, spans: Any, form: Form | None) -> Given:
+    """Return the inputs without the messages of a role; ``spans``: what ``by`` names.
+
+    Raises:
+        ArgumentError: there are no such messages, or the spans are not those of a chat alone.
+    """
+    if by is None or by == "word" or spans != by:
         raise ArgumentError("--without compares spans by their names; add --by turn")
     if form is not None:
         raise ArgumentError("--without draws what changes; leave out --as")
