@@ -33,6 +33,7 @@ from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
 from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
+from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
 from mhaviz.observe.weights import WeightsByHand
 
 
@@ -43,12 +44,17 @@ class ByHand:
         weights: follows them from there on.
         on_sums: called with sums of exponentials of scores, or their logarithms.
         on_error: called with exceptions that are raised here.
+        on_step: called with each step.
     """
 
     def __init__(
-        self, weights: WeightsByHand, on_sums: Callable[[Tensor], None], on_error: Callable[[Exception], None]
+        self,
+        weights: WeightsByHand,
+        on_sums: Callable[[Tensor], None],
+        on_error: Callable[[Exception], None],
+        on_step: TakeStep = no_steps,
     ) -> None:
-        self._weights, self._on_sums, self._on_error = weights, on_sums, on_error
+        self._weights, self._on_sums, self._on_error, self._on_step = weights, on_sums, on_error, on_step
         self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
         self._on_unseen = weights.on_unseen
         self._numbers = count()
@@ -115,6 +121,8 @@ class ByHand:
     def _dropout(self, done: Done) -> None:
         """Follow dropout, or mark what it has made of a constant: a mask to multiply by."""
         x, made = done.first, done.result[0] if isinstance(done.result, tuple) else done.result
+        if drops(done):
+            self._on_step("dropout", made)
         if self._marks.get(x) is None and isinstance(x, Tensor) and made is not x and drops(done):
             if self._fixed.root(x) is not None:
                 self._marks.set(made, Noise(Undropped.of(made, kept(x)), is_mask=True))
@@ -159,8 +167,11 @@ class ByHand:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
                 is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
                 if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
+                    self._on_step("unweighed", done.result, product.factors, product, mark.axes.number, which=which)
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
+        name: StepName = "projection" if axes.are_fixed else "scores"
+        self._on_step(name, done.result, product.factors, product, axes.number)
         self._marks.set(done.result, Scores(axes))
 
     def _is_weighed_by_layer(self, product: Product) -> bool:
@@ -238,6 +249,7 @@ class ByHand:
         if not is_layer and (self._layouts.are_made(weight) or self._weights.of(x) or self._weights.of(weight)):
             self._product(done)
         else:
+            self._on_step("projection", done.result, (x, weight))
             self._if_marked(self._elementwise)(done)
 
     def _sample(self, done: Done) -> None:
@@ -246,6 +258,8 @@ class ByHand:
 
     def _softmax(self, done: Done) -> None:
         x, axis = done.first, _axis(done)
+        if axis is None and done.func in (F.softmax, F.softmin) and done.named("dim") is None and isinstance(x, Tensor):
+            axis = (0 if x.ndim in (0, 1, 3) else 1) - x.ndim  # as PyTorch chooses, with a warning
         if axis is not None and isinstance(x, Tensor) and isinstance(done.result, Tensor) and done.result.ndim:
             scores, visible = self._weights.of(x) or self._scores(x), None
             is_plain = type(x) is Tensor and not x.is_nested and done.func is not F.softmin
@@ -263,6 +277,10 @@ class ByHand:
         if isinstance(of, Scores) and of.mapped == _LARGEST:
             self._on_unseen("a softmax of the largest scores alone")
             of = None
+        number = (
+            of.axes.number if isinstance(of, Scores) else of.made.scores.number if isinstance(of, Weights) else None
+        )
+        self._on_step("softmax", done.result, (done.first,), number=number, axis=axis)
         if isinstance(of, Scores):
             self._weights.begin(done, axis, of, visible)
         elif isinstance(of, Weights):
@@ -349,6 +367,8 @@ class ByHand:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
         if isinstance(mark, Scores) and self._drops_scores(done):
             mark = replace(mark, are_dropped=True)
+        if isinstance(mark, Scores) and mark.stage == "scores" and (others := others_than(source, done)):
+            self._on_step("combined", source, others, number=mark.axes.number)
         if isinstance(done.result, Tensor):
             if done.func is not F.linear or _mixes_heads(source, done.result):
                 self._marks.set(done.result, mark)

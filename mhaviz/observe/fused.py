@@ -15,6 +15,7 @@ from mhaviz.attention.call import AttentionCall
 from mhaviz.observe.handlers import Done, Handler, guarded, safely, unseen
 from mhaviz.observe.observed import ObservedCall, OnRan
 from mhaviz.observe.replacing import calls_followed
+from mhaviz.observe.steps import TakeStep, no_steps
 from mhaviz.observe.zeroing import zero_in_output
 
 SDPA = F.scaled_dot_product_attention
@@ -57,6 +58,7 @@ class Fused:
         is_passed_over: returns whether to skip an attention of these tensors, and numbers of queries and keys: it is
             not wanted and has been counted, or it cannot be read.
         on_error: called with exceptions that are raised here.
+        on_step: called with each step.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class Fused:
         on_ran: OnRan,
         is_passed_over: Callable[[Sequence[Tensor], int, int], bool],
         on_error: Callable[[Exception], None],
+        on_step: TakeStep = no_steps,
     ) -> None:
-        self._on_ran, self._is_passed_over, self._on_error = on_ran, is_passed_over, on_error
+        self._on_ran, self._is_passed_over, self._on_error, self._on_step = on_ran, is_passed_over, on_error, on_step
 
     def handlers(self) -> dict[Any, Handler]:
         """Return the handler of each function that is observed."""
@@ -82,6 +85,16 @@ class Fused:
             nan: see ``ObservedCall``.
         """
         dropout, given = done.argument(4), done.args[:3]
+        if done.result is not None:
+            mask, scale = done.named("attn_mask"), done.named("scale")
+            self._on_step(
+                "fused",
+                done.result,
+                given if mask is None else (*given, mask),
+                scale=given[0].shape[-1] ** -0.5 if scale is None else float(scale),
+            )
+            if dropout:
+                self._on_step("dropout", done.result)
 
         def read(place: str) -> ObservedCall:
             zero = None if dropout or within else zero_in_output(done.result)

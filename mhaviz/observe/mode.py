@@ -34,12 +34,13 @@ from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_li
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
 from mhaviz.observe.merging import Merging
-from mhaviz.observe.modules import Place, RunningModules
+from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
 from mhaviz.observe.recurrence import Recurrence
 from mhaviz.observe.replacing import calls_followed, scripted_as_written
+from mhaviz.observe.steps import OnStep, Step, no_steps
 from mhaviz.observe.threads import threads_followed
 from mhaviz.observe.weights import WeightsByHand
 
@@ -61,6 +62,8 @@ class Watch:
         is_asked: returns whether the weighted sums of a module are shown even if they are no attention.
         on_merged: called with the numbers of attentions that turn out to be parts of one softmax; see ``Merging``.
         on_weighed: called with the number of an attention whose output is multiplied by a number for each of its heads.
+        on_step: called with each step of an attention; None: steps are not told. Its exceptions do not reach the
+            program.
 
     Attributes:
         inputs: token ids that the program has looked up.
@@ -81,6 +84,7 @@ class Watch:
         is_asked: Callable[[Place], bool] = lambda place: False,
         on_merged: Callable[[frozenset[int]], None] = lambda attentions: None,
         on_weighed: Callable[[int], None] = lambda attention: None,
+        on_step: OnStep | None = None,
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self._has_model, self.inputs = model is not None, SeenInputs()
@@ -89,11 +93,12 @@ class Watch:
         self._axes = Layouts(self.inputs, self.fixed)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self._recurrence = Recurrence()
+        step = no_steps if on_step is None else partial(self._take_step, on_step)
         weights = WeightsByHand(
-            self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked
+            self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked, step
         )
-        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed)
-        self._fused = Fused(self._observed_call, self._is_passed_over, self._failed)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step)
+        self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
         self.followers = [
@@ -212,6 +217,10 @@ class Watch:
         for name in ("softmax", "scaled_dot_product_attention"):
             if graph is not None and graph.findNode(f"aten::{name}") is not None:
                 self._unseen(f"{name} in {function.name}, a function compiled by torch.jit")
+
+    def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
+        file, line = line_of_program()
+        on_step(replace(Step(*args, **kwargs), module=self._module(), file=file, line=line))
 
     def _module(self) -> str:
         place = self._modules.place()

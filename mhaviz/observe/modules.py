@@ -140,9 +140,7 @@ class RunningModules:
 
     def line(self) -> str:
         """Return the line of the program that runs, "train.py:12, attend"."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
-            frame = frame.f_back
+        frame = _frame_of_program()
         if frame is None:
             return "?"
         function = frame.f_code.co_name
@@ -237,6 +235,20 @@ class RunningModules:
                 names = _Names(root, serial)
                 self._names.set(root, names)
         return names
+
+
+def _frame_of_program() -> FrameType | None:
+    """Return the innermost frame of the program; None: it has none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
+        frame = frame.f_back
+    return frame
+
+
+def line_of_program() -> tuple[str, int]:
+    """Return the file and the line of the program that runs; "" and 0: not known."""
+    frame = _frame_of_program()
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _owners(frame: FrameType) -> list[Any]:

@@ -40,6 +40,7 @@ from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weigh
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
+from mhaviz.observe.steps import TakeStep, no_steps, others_than
 from mhaviz.observe.zeroing import zero_in_weights
 
 OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], Sides], None]
@@ -61,6 +62,7 @@ class WeightsByHand:
         layouts: of the program's tensors.
         module: returns the name of the module that runs; "" if none does.
         refuse_unless_asked: raises MhavizError, for this reason, unless the user has named what runs there.
+        on_step: called with each step.
 
     Attributes:
         marks: of the program's tensors.
@@ -75,8 +77,9 @@ class WeightsByHand:
         layouts: Layouts,
         module: Callable[[], str],
         refuse_unless_asked: Callable[[Place, str], None],
+        on_step: TakeStep = no_steps,
     ) -> None:
-        self._refuse_unless_asked = refuse_unless_asked
+        self._refuse_unless_asked, self._on_step = refuse_unless_asked, on_step
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
@@ -126,6 +129,8 @@ class WeightsByHand:
         made = _made_by(done)
         if made is None:
             return
+        if others := others_than(source, done):
+            self._on_step("combined", made, others, number=mark.made.scores.number)
         after = self._after(done, found, made)
         undropped = after.undropped
         if undropped is not None:  # what is no weights may change weights, such as the sum of a row
@@ -301,6 +306,8 @@ class WeightsByHand:
         found = self.of(A)
         assert found is not None
         mark, made = found.closed(), found.made
+        along, number = found.axes, made.scores.number if made.scores != UNKNOWN else None
+        self._on_step("values", result, product.factors, product, number, which=which, along=along)
         if any(self.of(factor) is not None for factor in product.factors[which + 1 :]):
             self._meet_weights(product, result, done)
             return
