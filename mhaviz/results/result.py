@@ -123,7 +123,8 @@ class Result(ShortRepr):
 
         Args:
             paths: names that end in .png, .svg or .pdf for a picture, or .json for all numbers. Maps also have .html, a
-                page for the browser, and .csv, .npz and .safetensors.
+                page for the browser, and .csv, .npz and .safetensors; findings of a check have .sarif, for editors and
+                code hosts.
             style: looks of pictures, as of ``plot``, and ``room``: "slide", "column" or "page", which a picture
                 fits, with fewer heads, or in several files, such as name.png and name-2.png; a PDF has pages instead.
 
