@@ -12,6 +12,7 @@ from mhaviz._version import __version__
 # typing, which defines it too, takes ten times as long as to load this module.
 TYPE_CHECKING = not __name__
 if TYPE_CHECKING:
+    from mhaviz.api.checking import check as check
     from mhaviz.api.corpus_difference import diff_models as diff_models
     from mhaviz.api.evaluation import evaluate as evaluate
     from mhaviz.api.loaded import LoadedModel as LoadedModel
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from mhaviz.views.figure.display import display_attention as display_attention
 
 _NAMES = {
+    "api.checking": "check",
     "api.corpus_difference": "diff_models",
     "api.evaluation": "evaluate",
     "api.loaded": "LoadedModel load",

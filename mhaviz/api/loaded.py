@@ -15,6 +15,7 @@ from mhaviz.analyses.span_maps import span_maps, span_outline
 from mhaviz.analyses.span_numbers import span_numbers, span_numbers_outline
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import ablation
+from mhaviz.api.checking import check
 from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
@@ -35,6 +36,7 @@ from mhaviz.pages.registry import MAP_SUFFIXES
 from mhaviz.results.ablation import Ablation
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
+from mhaviz.results.check import Check
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_pairs import HeadPairs
@@ -721,6 +723,25 @@ class LoadedModel:
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return ablation(model, texts, heads, on_notice, on_progress, probe)
+
+    def check(
+        self,
+        *,
+        ignore: Collection[str] = (),
+        seed: int = 0,
+        time_limit: float = 600.0,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> Check:
+        """Check all attention of a transformers model for mistakes, on random embeddings; see ``mhaviz.check``.
+
+        Raises:
+            ArgumentError: it is no transformers model; an unknown code.
+            MhavizError: it reads no text, or takes longer than ``time_limit`` seconds.
+        """
+        model: Any = self._whole
+        if not hasattr(model, "loaded"):
+            raise ArgumentError("expected a transformers model, a folder or a hub id; mhaviz.check takes a layer")
+        return check(model.loaded.model, ignore=ignore, seed=seed, time_limit=time_limit, on_progress=on_progress)
 
     def corpus_model(self, layer: Numbers = None, kind: Kind | None = None) -> CorpusModel:
         """Return the model for reading many texts, restricted to these attentions; None: all.

@@ -1,0 +1,421 @@
+"""Padding: what it holds, and how much there is, does not matter."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.checks.evidence import BATCH_SIZE, HIDDEN, Evidence, Influence
+from mhaviz.checks.factors import regress
+from mhaviz.checks.findings import contrast, finding, token_names, weighed
+from mhaviz.checks.passes import Pass, are_close, changes
+from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.observe.steps import Step
+from mhaviz.results.check import Contrast, Finding
+
+_CAUSES = "random heads-layout batch softmax-axis input-changed mask-after-softmax"
+
+
+def require_keep(layer: Evidence) -> None:
+    """Raise CannotProbe if the layer takes no mask of padding."""
+    if not layer.layer.takes_keep:
+        raise CannotProbe("it takes no mask of padding")
+
+
+def real(layer: Evidence) -> Tensor:
+    """Return which queries of sentence 1 are no padding: bool, (q_length,)."""
+    return torch.ones(layer.length, dtype=torch.bool) if layer.layer.is_cross else layer.keep[1]
+
+
+def masked_at(one: Pass) -> Step | None:
+    """Return the step at which scores met a mask, or where none is seen, their softmax or kernel."""
+    found = one.attentions
+    if not found:
+        return None
+    masks = [step for step in one.steps if step.name == "combined" and step.number == found[0].step.number]
+    masks = [step for step in masks if any(_is_mask(x) for x in step.given)]
+    return masks[-1] if masks else found[0].softmaxes[0] if found[0].softmaxes else found[0].fused
+
+
+def _is_mask(x: Tensor) -> bool:
+    """Return whether a tensor that scores have met is bool, or holds no more than two different numbers."""
+    return x.dtype == torch.bool or (not x.requires_grad and len(torch.unique(x)) <= 2)
+
+
+def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: str | None = None) -> Contrast | None:
+    """Return the weights of a sentence beside those of a mask as it should be; None: not known, or no others.
+
+    They are those of the first attention that gives weight to what is hidden, or none to what is not.
+
+    Args:
+        layer: the layer.
+        one: the pass with the mask.
+        visible: bool, (q_length, k_length), what queries should see.
+        sentence: number of the sentence.
+        note: see ``Contrast``; None: how much of its weight a query gives to what is hidden.
+    """
+    for number, seen in enumerate(one.attentions):
+        weights, products = one.weights(number), seen.by_head(seen.products, BATCH_SIZE)
+        if weights is None or products is None or weights.shape != products.shape or weights.shape[2:] != visible.shape:
+            return None
+        A = weights[sentence]
+        factor = seen.fused.scale if seen.fused is not None and seen.fused.scale is not None else seen.d_key**-0.5
+        expected = weighed(products[sentence], factor, visible)
+        if torch.allclose(A, expected, atol=1e-3, equal_nan=True):
+            continue
+        keep = layer.keep[sentence] if one is layer.padded_pass else None
+        names = token_names(layer.k_length, keep)
+        rows = token_names(layer.length) if layer.layer.is_cross else names
+        if note is None:
+            hidden = A.masked_fill(visible, 0.0).sum(dim=-1).masked_fill(~real(layer), 0.0).nan_to_num(0.0)
+            head, query = divmod(int(hidden.argmax()), A.shape[1])
+            named = f"head {head}, " if len(A) > 1 else ""
+            note = f"{named}query x{query}: gives {float(hidden[head, query]):.2f} of its weight to padding"
+        return contrast("weight", A, expected, rows=rows, columns=names, note=note)
+    return None
+
+
+def _visible(layer: Evidence) -> Tensor:
+    """Return what the queries of sentence 1 should see with padding: bool, (q_length, k_length)."""
+    visible = layer.keep[1].expand(layer.length, -1)
+    return visible.tril() if layer.is_causal else visible
+
+
+@probe("mask-polarity", "padding", unless=_CAUSES)
+def mask_polarity(layer: Evidence) -> Iterator[Finding]:
+    """The mask of padding is upside down: it hides tokens and shows padding.
+
+    Tokens and padding are replaced in turn. The outputs of tokens change with padding, and not with other tokens. A
+    parameter that is called ``mask`` may have either meaning, and the meaning that hides padding is taken.
+
+    Why it hides: shapes are right, and a sentence without padding, of which all keys are hidden, averages them where
+    the mask is −1e9. ``True`` hides in the ``key_padding_mask`` of ``nn.MultiheadAttention`` and shows in the
+    ``attn_mask`` of ``F.scaled_dot_product_attention``. In transformers 1 is a token.
+
+    How to mend it: pass ``~mask``, and name a mask by what it says, such as ``keep`` or ``is_padding``.
+    """
+    require_keep(layer)
+    on, expected = layer.padded.on[1, real(layer)], layer.padded.expected[1, real(layer)]
+    whole = layer.padded.on[1]
+    off = torch.ones_like(on) if layer.layer.is_cross else ~torch.eye(*whole.shape, dtype=torch.bool)[real(layer)]
+    can = layer.depends[1, real(layer)] & off
+    tokens, padding = can & expected, can & ~expected
+    is_hidden = not bool((on & tokens).any()) and bool(tokens.any())
+    if is_hidden and bool((on & padding).any() if bool(padding.any()) else _all_kept_hides(layer)):
+        yield finding(
+            "mask-polarity",
+            tried=f"{layer.tried_padding}, and another token in each place",
+            found="outputs of tokens change with padding, and not with other tokens",
+            mistake="the mask is upside down: it hides tokens and shows padding",
+            mend="pass ~mask, or swap the two values where it is applied",
+            at=masked_at(layer.padded_pass),
+            contrast=as_masked(layer, layer.padded_pass, _visible(layer), 1),
+        )
+
+
+def _all_kept_hides(layer: Evidence) -> bool:
+    """Return whether a mask that hides nothing hides all tokens from one another."""
+    whole = layer.influence(torch.ones_like(layer.keep), False)
+    off = torch.ones_like(whole.on) if layer.layer.is_cross else ~torch.eye(*whole.on.shape[1:], dtype=torch.bool)
+    return not bool((whole.on & off).any())
+
+
+@probe("mask-side", "padding", unless=f"{_CAUSES} mask-polarity")
+def mask_side(layer: Evidence) -> Iterator[Finding]:
+    """The mask of padding hides rows of queries in place of columns of keys.
+
+    With padding, the outputs of tokens are the same as without a mask, and those of padding are not.
+
+    Why it hides: only outputs of padding change, and these are thrown away. All tokens see padding, as without a mask.
+
+    How to mend it: the mask broadcasts to (batch_size, n_heads, q_length, k_length): ``mask[:, None, None, :]``, not
+    ``mask[:, None, :, None]``.
+    """
+    require_keep(layer)
+    if layer.layer.is_cross or not bool(layer.padded.leaks[1, real(layer)].any()):
+        return
+    before = layer.base.output[1]
+    after = layer.padded.output[1]
+    changed = changes(before, after).any(dim=-1)
+    tokens, padding = changed[layer.keep[1]], changed[~layer.keep[1]]
+    if not bool(tokens.any()) and bool(padding.any()):
+        yield finding(
+            "mask-side",
+            tried=layer.tried_padding,
+            found="outputs of tokens are as without a mask, and those of padding are others",
+            mistake="the mask hides rows of queries, not columns of keys",
+            mend="mask[:, None, None, :] of (batch_size, n_heads, q_length, k_length), not mask[:, None, :, None]",
+            at=masked_at(layer.padded_pass),
+            contrast=as_masked(layer, layer.padded_pass, _visible(layer), 1),
+        )
+
+
+def _masked_passes(layer: Evidence) -> Iterator[tuple[Pass, Tensor, int, str]]:
+    """Iterate over passes with a mask that leaks: the pass, what should be seen, a sentence, and what was tried."""
+    if layer.layer.takes_keep and bool(layer.padded.leaks[1, real(layer)].any()):
+        yield layer.padded_pass, _visible(layer), 1, layer.tried_padding
+    leaks = layer.layer.takes_causal and bool(layer.causal.leaks.any())
+    if leaks or (not layer.layer.takes_causal and not layer.layer.is_cross and layer.length > 1):
+        later = torch.ones(layer.length, layer.k_length, dtype=torch.bool).tril()
+        yield layer.causal_pass, later, 0, "later tokens hidden"
+
+
+@probe("mask-value", "padding", unless=f"{_CAUSES} mask-polarity mask-side")
+def mask_value(layer: Evidence) -> Iterator[Finding]:
+    """The numbers of the mask are too small to hide a key.
+
+    The mask changes the weights of hidden keys, and leaves them above 0.
+
+    Why it hides: padding has less weight than without a mask, and nothing fails. Examples are ``1e-9`` in place of
+    ``-1e9``, a bool mask that is added as 0 and 1, and −10, which large scores outweigh. A mask that multiplies scores
+    by 0 gives a hidden key the score of an average key.
+
+    How to mend it: ``scores.masked_fill(~keep, -torch.inf)``, or ``torch.finfo(scores.dtype).min`` in place of −∞.
+    """
+    for one in (layer.base, *([layer.causal_pass] if layer.layer.takes_causal else [])):
+        for step in one.steps:
+            if step.name == "fused" and len(step.given) > 3 and _is_of_ones(step.given[3]):
+                yield finding(
+                    "mask-value",
+                    tried="the mask that scaled_dot_product_attention is given",
+                    found="it holds the floating-point numbers 0 and 1, which are added to the scores",
+                    mistake="a float mask is added, so that 1 and 0 hide nothing: it should be bool",
+                    mend="mask.bool(), where True takes part, or 0 and -inf",
+                    at=step,
+                )
+                return
+    for one, visible, sentence, tried in _masked_passes(layer):
+        for number, seen in enumerate(one.attentions):
+            A, products = one.weights(number), seen.by_head(seen.products, BATCH_SIZE)
+            if A is None or products is None or A.shape != products.shape or A.shape[2:] != visible.shape:
+                continue
+            rows = visible.any(dim=-1)
+            rows &= real(layer) if one is layer.padded_pass else rows
+            shown, hidden = rows[:, None] & visible, rows[:, None] & ~visible
+            left = A[sentence][:, hidden]
+            if not left.numel() or not bool((left > _SEEN).all()) or not bool((A[sentence][:, shown] > _SEEN).all()):
+                continue
+            line = regress(layer, number)
+            factor = seen.d_key**-0.5 if line is None else line.slope
+            if not _is_weak(A[sentence], products[sentence] * factor, shown, hidden):
+                continue
+            share = float(A[sentence][:, rows].masked_fill(visible[rows], 0.0).sum(dim=-1).max())
+            yield finding(
+                "mask-value",
+                tried=tried,
+                found=f"hidden keys keep up to {share:.2f} of a query's weight",
+                mistake="the numbers of the mask are too small, such as 1e-9 for -1e9, or a bool mask that is added",
+                mend="scores.masked_fill(~keep, -torch.inf)",
+                at=masked_at(one),
+                contrast=as_masked(layer, one, visible, sentence, f"up to {share:.2f} goes to hidden keys"),
+            )
+            return
+
+
+_SEEN = 1e-7
+"""Weight of a key that no mask hides."""
+
+
+def _is_of_ones(mask: Tensor) -> bool:
+    """Return whether a mask of floating-point numbers holds only 0 and 1, and both."""
+    return mask.is_floating_point() and sorted(torch.unique(mask).tolist()) == [0.0, 1.0]
+
+
+def _is_weak(A: Tensor, scores: Tensor, shown: Tensor, hidden: Tensor) -> bool:
+    """Return whether log A of hidden keys is another number than their scores give, as a weak mask makes it.
+
+    Args:
+        A, scores: (n_heads, q_length, k_length).
+        shown, hidden: bool, (q_length, k_length), what the mask should show and hide.
+    """
+    rest = A.double().clamp(min=1e-30).log() - scores.double()
+    first = shown.int().argmax(dim=-1)
+    rest = rest - rest.gather(-1, first[None, :, None].expand(len(rest), -1, 1))
+    return bool(rest[:, shown].abs().amax() < 1e-3) and bool(rest[:, hidden].abs().median() > 1e-3)
+
+
+@probe("padding", "padding", unless=f"{_CAUSES} eval-dropout mask-polarity mask-side mask-value")
+def padding(layer: Evidence) -> Iterator[Finding]:
+    """Padding changes the outputs of tokens.
+
+    Padded tokens are replaced, and their number is changed; a mask that hides nothing is compared with none. Nothing of
+    this should change the output of a token.
+
+    Why it hides: training pads each batch as it comes, and the model learns to live with padding. In use, a sentence
+    alone has another output than in a batch.
+
+    How to mend it: hide padding as keys, in each layer and in all heads,
+    ``scores.masked_fill(~keep[:, None, None, :], -torch.inf)``. A mask that is repeated for heads stays beside its
+    sentence with ``repeat_interleave(n_heads, dim=0)``. Means are over tokens alone, not over the padded length.
+    """
+    require_keep(layer)
+    for trial in _trials(layer):
+        leaks = trial.influence.leaks[trial.sentence] & trial.queries[:, None] & ~trial.keep
+        if not bool(leaks.any()):
+            continue
+        query, key = leaks.nonzero()[0].tolist()
+        without = layer.run(layer.keys, causal=trial.is_causal)
+        has_effect = bool(changes(without, trial.influence.output)[trial.sentence, trial.queries].any())
+        is_plain = trial.influence is layer.padded
+        yield finding(
+            "padding",
+            tried=f"{trial.name}, replaced by others",
+            found=f"the output of query {query} changes with padded key {key}",
+            mistake="padding is not hidden in all heads or for all queries" if has_effect else "the mask has no effect",
+            mend="scores.masked_fill(~keep[:, None, None, :], -torch.inf)",
+            at=masked_at(layer.padded_pass),
+            contrast=(as_masked(layer, layer.padded_pass, _visible(layer), 1) if is_plain else None)
+            or contrast(
+                "influence",
+                trial.influence.on[trial.sentence][None].float(),
+                trial.influence.expected[trial.sentence][None].float(),
+            ),
+        )
+        return
+    for name, wanted, found in _outputs(layer):
+        if wanted.shape == found.shape and not are_close(found, wanted):
+            yield finding(
+                "padding",
+                tried=name,
+                found="outputs of tokens change",
+                mistake="the number of padded tokens matters: a mask of another sentence, or a mean over all",
+                mend="hide padding as keys, in each layer, keep masks beside their sentences, and count tokens alone",
+                at=masked_at(layer.padded_pass),
+            )
+            return
+
+
+class _Trial(NamedTuple):
+    """A mask of padding.
+
+    Attributes:
+        name: what was tried.
+        influence: of tokens, with the mask.
+        queries: bool, (q_length,), True for queries of sentence 1 that are no padding.
+        keep: bool, (k_length,), True for keys of sentence 1 that are no padding.
+        is_causal: whether later tokens were to be hidden, too.
+        sentence: the sentence that is padded.
+    """
+
+    name: str
+    influence: Influence
+    queries: Tensor
+    keep: Tensor
+    is_causal: bool = False
+    sentence: int = 1
+
+
+def _trials(layer: Evidence) -> Iterator[_Trial]:
+    """Iterate over masks of padding: alone, and where the layer takes it with later tokens hidden, at either end."""
+    yield _Trial(layer.tried_padding, layer.padded, real(layer), layer.keep[1])
+    other = layer.keep.roll(1, 0)  # of sentence 2
+    queries = torch.ones(layer.length, dtype=torch.bool) if layer.layer.is_cross else other[2]
+    yield _Trial(
+        f"{HIDDEN} padded tokens in sentence 2 alone", layer.influence(other, False), queries, other[2], False, 2
+    )
+    if layer.layer.takes_causal and not layer.layer.is_cross:
+        for keep, place in ((layer.padded_at_end, "end"), (layer.padded_at_end.flip(-1), "beginning")):
+            name = f"{HIDDEN} padded tokens at the {place} of sentence 1, and later tokens hidden"
+            yield _Trial(name, layer.influence(keep, True), keep[1], keep[1], True)
+
+
+def _outputs(layer: Evidence) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Iterate over outputs of tokens that should be the same: what was tried, and both outputs."""
+    keep = layer.padded_at_end
+    queries = slice(None) if layer.layer.is_cross else slice(0, layer.length - HIDDEN)
+    padded = layer.run(layer.keys, keep=keep)
+    unpadded = layer.run(layer.keys, keep=torch.ones_like(keep))
+    yield "padding at the end of sentence 1, and sentence 0, which has none", unpadded[0], padded[0]
+    if not layer.layer.needs_mask:
+        yield "no mask, and a mask that hides nothing", layer.base.output, unpadded
+    cut = layer.keys[1:2, :-HIDDEN]
+    x = layer.x[1:2] if layer.layer.is_cross else cut
+    with suppress(RuntimeError):  # it may take inputs of one length alone
+        alone = layer.output(x, keep=torch.ones(1, cut.shape[1], dtype=torch.bool), **layer.beside(cut))
+        yield "sentence 1 without its padding", alone[0], padded[1, queries]
+    lengths = torch.tensor([layer.k_length, layer.k_length - HIDDEN, max(layer.k_length - HIDDEN - 2, 1)])
+    others = layer.run(layer.keys, keep=torch.arange(layer.k_length) < lengths[:, None])
+    yield "more padding in sentence 2, and sentence 1", padded[1, queries], others[1, queries]
+
+
+def _wholly_hidden(layer: Evidence) -> tuple[Tensor, Tensor]:
+    keep = torch.ones_like(layer.keep)
+    keep[1] = False
+    return keep, layer.run(layer.keys, keep=keep)
+
+
+def _is_of_pytorch(layer: Evidence) -> bool:
+    """Return whether attention is PyTorch's, or its mask was added as −∞: both are known to give NaN."""
+    every = [one for module in layer.layer.modules for one in module.modules()]
+    return "−∞" in layer.layer.masking.reading or any(isinstance(one, nn.MultiheadAttention) for one in every)
+
+
+@probe("nan", "hidden sentences", unless="random mask-polarity")
+def nan(layer: Evidence) -> Iterator[Finding]:
+    """A query that sees no key becomes NaN.
+
+    All tokens of a sentence are hidden; or padding stands at the beginning while later tokens are hidden.
+
+    Why it hides: it takes a batch with an empty sentence, or padding on the left. NaN then spreads to all parameters in
+    one step.
+
+    How to mend it: fill such rows with 0, ``weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)``, or give each
+    query at least one key. Hide keys by ``masked_fill`` of the scores: where −∞ is added, gradients stay NaN. PyTorch's
+    own layers give NaN, too, which is a notice.
+    """
+    require_keep(layer)
+    _, output = _wholly_hidden(layer)
+    spread = not bool(output[[0, 2]].isfinite().all())
+    tried = "a sentence of which all tokens are hidden"
+    is_nan = bool(output.isnan().any())
+    if not is_nan and layer.layer.takes_causal and not layer.layer.is_cross:
+        left = layer.run(layer.keys, keep=layer.padded_at_end.flip(-1), causal=True)
+        is_nan = spread = bool(left[:, HIDDEN:].isnan().any())
+        tried = "padding at the beginning, and later tokens hidden"
+    if is_nan:
+        where_ = "other sentences or tokens become NaN" if spread else "its output is NaN"
+        yield finding(
+            "nan",
+            severity="notice" if _is_of_pytorch(layer) else "error",
+            tried=tried,
+            found=where_,
+            mistake="a softmax over −∞ alone is NaN",
+            mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)",
+            at=masked_at(layer.padded_pass),
+        )
+
+
+@probe(
+    "uniform-row",
+    "hidden sentences",
+    unless=f"{_CAUSES} nan mask-polarity mask-side padding mask-value",
+)
+def uniform_row(layer: Evidence) -> Iterator[Finding]:
+    """A query that sees no key averages hidden keys in silence.
+
+    All tokens of a sentence are hidden, and its output still changes with them.
+
+    Why it hides: the weights of a softmax are relative. Where all keys of a query have −1e9, none is hidden from it:
+    its weights sum to 1, as those of any query, and no NaN warns.
+
+    How to mend it: zero such rows, ``weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)``, or make sure that they
+    are not read. It is a notice, as many libraries leave such rows as they are.
+    """
+    require_keep(layer)
+    keep, before = _wholly_hidden(layer)
+    run = partial(layer.run, keep=keep)
+    last = run(layer.with_token(layer.k_length - 1))
+    rows = slice(None) if layer.layer.is_cross else slice(0, layer.length - 1)
+    if bool(changes(before[1, rows], last[1, rows]).any()):
+        yield finding(
+            "uniform-row",
+            severity="notice",
+            tried="a sentence of which all tokens are hidden",
+            found="its outputs still change with its tokens",
+            mistake="the mask adds the same finite number to all scores, which a softmax does not see",
+            mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), where such rows are read",
+            at=masked_at(layer.padded_pass),
+        )
