@@ -1,4 +1,4 @@
-"""Results as data: JSON, CSV, and safetensors or .npz for arrays. ``formats`` writes them to files."""
+"""Results as data: JSON, CSV, SARIF, and safetensors or .npz for arrays. ``formats`` writes them to files."""
 
 import csv
 import io
@@ -15,6 +15,7 @@ import orjson
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_numbers import HeadTable
 from mhaviz.results.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
+from mhaviz.views.sarif import sarif
 
 
 def document(result: Any) -> dict[str, Any]:
@@ -31,6 +32,8 @@ def write_data(result: Any, suffix: str, stream: BinaryIO) -> None:
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="")  # lone surrogates, too
     if suffix == ".csv":
         write_csv(result, text)
+    elif suffix == ".sarif":
+        write_json(sarif(result), text)
     else:
         write_json(document(result), text)
     text.detach()  # flushes, and leaves the stream open

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.writing import write_whole
 from mhaviz.pages.labels import visible
-from mhaviz.pages.registry import FIGURE_SUFFIXES, MAP_SUFFIXES, RESULT_SUFFIXES
+from mhaviz.pages.registry import CHECK_SUFFIXES, FIGURE_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.views.style import Style
@@ -100,6 +100,6 @@ def save_all(paths: Sequence[Path], result: object, style: "Style", **details: A
     contents = [one for path, suffix in by_suffix for one in writers(path, suffix)]
     files = [path for path, _ in contents]
     if len(sheets) > 1:
-        check_outputs(files, RESULT_SUFFIXES + MAP_SUFFIXES)
+        check_outputs(files, (*MAP_SUFFIXES, *CHECK_SUFFIXES))
     write_whole(contents)
     return list(dict.fromkeys(notice for sheet in sheets for notice in sheet.notices)), files
