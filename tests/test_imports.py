@@ -25,7 +25,7 @@ PARTS = [
         "main(['record', '--help'])",
         {"torch", "matplotlib", "numpy"},
     ),
-    ("main(['show', '--help']); main(['diff', '--help'])", {"torch", "matplotlib", "numpy"}),
+    ("main(['show', '--help']); main(['diff', '--help']); main(['check', '--help'])", {"torch", "matplotlib", "numpy"}),
     ("import mhaviz.files.texts, mhaviz.files.writing", {"torch", "matplotlib", "numpy"}),
     ("main(['embeddings', '--help'])", {"torch", "matplotlib", "numpy"}),
     ("main(['explain']); main(['embeddings', '--model', 'translation'])", {"torch", "matplotlib"}),

@@ -34,6 +34,7 @@ COMMANDS = {
     "record": "Run a PyTorch program, and draw the attention weights that it computes.",
     "embeddings": "Show what the first layer reads, X, beside the embeddings and positions of a sentence.",
     "trace-shapes": "Show the shape of every tensor of the layer, from the input to the output.",
+    "check": "Check an attention layer of yours for mistakes, such as a wrong mask, scale or layout of heads.",
     "explain": "Explain one query of one head, feature by feature and key by key.",
     "matrices": "Show the whole layer as matrices with their shapes: X → Q, K, V → S → A → H → O.",
     "masks": "Show what a mask hides: scores before and after it, weights, and the weights after dropout.",

@@ -15,6 +15,7 @@ FILES = (
     "documents.json",
     "documents.txt",
     "induction.py",
+    "my_attention.py",
     "pairs.tsv",
     "pronouns.tsv",
     "questions.jsonl",

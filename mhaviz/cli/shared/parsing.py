@@ -1,5 +1,6 @@
 """Parsers of options: each turns the text of an option into its value."""
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +86,44 @@ def on_or_off(text: str) -> bool:
 def number_or_auto(text: str) -> float | None:
     """Parse a number: "0.5" → 0.5; "auto" → None."""
     return None if text.strip().lower() == "auto" else float(text)
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Parse arguments of a layer: "n_heads=4,bias=False,kind=rope" → {"n_heads": 4, "bias": False, "kind": "rope"}.
+
+    A value is a literal of Python, or else a text. A comma in brackets or quotes belongs to its value.
+    """
+    found: dict[str, Any] = {}
+    for part in _parts(text):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not equals or not name.isidentifier() or name in found:
+            raise ValueError
+        found[name] = _literal(value)
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    """Split a text at commas outside of brackets and quotes. Raises ValueError if one of these is not closed."""
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "," and not depth:
+            parts.append("")
+            continue
+        depth += 0 if quote else (character in "([{") - (character in ")]}")
+        parts[-1] += character
+    if quote or depth:
+        raise ValueError
+    return parts
+
+
+def _literal(text: str) -> Any:
+    if text in ("true", "false"):  # as a text, "false" would be true
+        return text == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
