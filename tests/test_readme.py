@@ -17,7 +17,7 @@ from pathlib import Path
 
 import induction
 import pytest
-from make_gallery import FACES, SCREENS, blocks, pictures
+from make_gallery import FACES, SCREENS, blocks, pictures, status_of
 from test_held import COMMANDS, MEASURED, without_pictures
 
 import mhaviz as mhaviz_package
@@ -134,7 +134,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
             continue  # test_held.py runs it
         little = LITTLE.get(words[1], ())
         result = mhaviz(*words[1:], *little)
-        assert result.status == 0, result.err
+        assert result.status == status_of(command), result.err
         for option, value in itertools.pairwise(words):
             if option in ("-o", "--output"):
                 assert (tmp_path / value).stat().st_size > 0
