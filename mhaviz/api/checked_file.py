@@ -249,7 +249,8 @@ class _User:
         details = {**source.details, "program": str(self.given)}
         if arguments:
             details["arguments"] = {name: _plain(value) for name, value in arguments.items()}
-        footnote = ", ".join(filter(None, [str(self.given), _written(arguments), source.footnote]))
+        of_layer = source.footnote.removeprefix(f"{source.details.get('name')}, ")
+        footnote = ", ".join(filter(None, [str(self.given), _written(arguments), of_layer]))
         findings = tuple(
             replace(one, line=one.line and replace(one.line, file=self.path(one.line.file))) for one in check.findings
         )

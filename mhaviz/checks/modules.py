@@ -9,8 +9,8 @@ from mhaviz.checks.evidence import Evidence
 from mhaviz.checks.passes import changes
 
 
-def first_leak(layer: Evidence, token: int, causal: bool) -> tuple[str, int] | None:
-    """Return the first module whose output changes before a token that is replaced, and the place where it changes.
+def first_leak(layer: Evidence, token: int, causal: bool) -> str | None:
+    """Return the first module whose output changes before a token that is replaced; None: not known.
 
     Modules are compared in the order in which they end, so that the innermost is named.
 
@@ -23,9 +23,8 @@ def first_leak(layer: Evidence, token: int, causal: bool) -> tuple[str, int] | N
     for (name, x), (other, y) in zip(before, after, strict=False):
         if name != other or x.shape != y.shape:
             return None
-        changed = changes(x, y).any(dim=-1).any(dim=0)[:token]
-        if bool(changed.any()):
-            return name, int(changed.int().argmax())
+        if bool(changes(x, y)[:, :token].any()):
+            return name
     return None
 
 
@@ -37,7 +36,7 @@ def _outputs(layer: Evidence, keys: Tensor, causal: bool) -> list[tuple[str, Ten
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             first = output[0] if isinstance(output, tuple | list) and output else output
             if isinstance(first, Tensor) and first.ndim == 3 and first.shape[:2] == keys.shape[:2]:
-                found.append((name, first.detach().clone()))
+                found.append((name, first.detach().cpu().clone()))
 
         return hook
 

@@ -62,6 +62,7 @@ _FILES = (
     "softmax",
     "sentences",
     "masks",
+    "hidden_rows",
     "causality",
     "scale",
     "positions",

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from mhaviz.checks.evidence import Evidence, TimeUpError
-from mhaviz.checks.layers import adapted, modules_of
+from mhaviz.checks.held_modules import modules_of
 from mhaviz.checks.passes import in_eval
 from mhaviz.checks.registry import CannotProbe, codes
+from mhaviz.checks.signatures import adapted
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.seeding import check_seed
 from mhaviz.results.check import Check, Finding, Unprobed

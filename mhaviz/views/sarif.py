@@ -11,7 +11,7 @@ from mhaviz.results.check import Check, Finding, Line
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _REPOSITORY = "https://github.com/mhaviz/mhaviz"
-_HELP = f"{_REPOSITORY}/blob/main/samples/README.md#checks-check"
+_HELP = f"{_REPOSITORY}/blob/main/samples/checks.md"
 _LEVELS = {"error": "error", "notice": "note"}
 
 
@@ -39,7 +39,7 @@ def sarif(check: Check) -> dict[str, Any]:
 
 def _rule(code: str, meanings: Mapping[str, str]) -> dict[str, Any]:
     meaning = meanings.get(code, "")
-    rule = {"id": code, "shortDescription": {"text": _literal(meaning or code)}, "helpUri": _HELP}
+    rule = {"id": code, "shortDescription": {"text": _literal(meaning or code)}, "helpUri": f"{_HELP}#{code}"}
     return rule | ({"fullDescription": {"text": _literal(meaning)}} if meaning else {})
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mhaviz.api.checking import check
-from mhaviz.checks.evidence import LENGTHS, Evidence, Rows, TimeUpError
-from mhaviz.checks.layers import adapted
+from mhaviz.checks.evidence import LENGTHS, Evidence, TimeUpError
 from mhaviz.checks.passes import changes
+from mhaviz.checks.rows import Rows
+from mhaviz.checks.signatures import adapted
 from mhaviz.errors import MhavizError
 
 D_MODEL = 32

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.checks.evidence import Evidence
 from mhaviz.checks.factors import follow, regress
-from mhaviz.checks.layers import adapted
+from mhaviz.checks.signatures import adapted
 
 CLOSE = rounding(depth=4)
 

@@ -10,7 +10,8 @@ from checks.right_base import Heads, weigh
 from torch import nn
 
 from mhaviz.api.checking import check
-from mhaviz.checks.layers import adapted, modules_of
+from mhaviz.checks.held_modules import modules_of
+from mhaviz.checks.signatures import adapted
 from mhaviz.errors import ArgumentError, MhavizError
 
 D_MODEL, LENGTH, K_LENGTH = 32, 6, 8

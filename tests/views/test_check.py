@@ -142,7 +142,9 @@ def test_sarif_holds_each_finding():
     assert driver["rules"][2]["shortDescription"] == driver["rules"][2]["fullDescription"]
     assert driver["rules"][2]["shortDescription"] == {"text": "scores are not divided by √d_key"}
     assert driver["rules"][0]["shortDescription"] == {"text": "mask-side"}
-    assert {rule["helpUri"].partition("#")[2] for rule in driver["rules"]} == {"checks-check"}
+    assert [rule["helpUri"].rpartition("/")[2] for rule in driver["rules"]] == [
+        f"checks.md#{rule['id']}" for rule in driver["rules"]
+    ]
     for result, finding in zip(run["results"], (*ALL, checked.missing_scale()), strict=True):
         assert result["ruleId"] == finding.code == driver["rules"][result["ruleIndex"]]["id"]
         assert result["level"] == ("error" if finding.severity == "error" else "note")

@@ -15,7 +15,7 @@ def _differs(layer: Evidence) -> bool:
     """Return whether two calls with the same input differ."""
     for draw in range(1, _DRAWS):
         again = layer.output(layer.x, seed=layer.seed + draw, **layer.beside(layer.keys))
-        if again.shape == layer.base.output.shape and bool(changes(layer.base.output, again).any()):
+        if again.shape != layer.base.output.shape or bool(changes(layer.base.output, again).any()):
             return True
     return False
 

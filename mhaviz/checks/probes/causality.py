@@ -1,6 +1,7 @@
 """Causality: a query sees its own token and those before it, and no other."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -114,69 +115,96 @@ def _told(layer: Evidence) -> Iterator[Finding]:
     yield from found
 
 
+class _Verdict(NamedTuple):
+    """What is seen that must not be, or not seen that may be.
+
+    Attributes:
+        found: in words.
+        mistake: the likely mistake.
+        cell: query and key at which it is seen.
+        is_notice: whether it is on purpose, mostly.
+    """
+
+    found: str
+    mistake: str
+    cell: tuple[int, int]
+    is_notice: bool = False
+
+
 def _found(layer: Evidence, influence: Influence, tried: str) -> Iterator[Finding]:
     n = layer.length
-    later, earlier = torch.ones(n, n).triu(1).bool(), torch.ones(n, n).tril(-1).bool()
+    later = torch.ones(n, n, dtype=torch.bool).triu(1)
     on = influence.on.any(dim=0)
-    leaks, sees = on & later, on & earlier
-    missing = layer.depends.any(dim=0) & earlier & ~on
-    blind = _blind(layer, influence)
-    if blind and not bool(leaks[1:].any()) and _first_averages_all(leaks):
-        text = "no query gives weight to its own token"
-        mistake = "the mask is one off: it hides a token from itself"
-        if bool(leaks[0].any()):
-            text += ", and the first, which sees none, averages all"
-    elif bool(leaks.any()):
-        query, key = leaks.nonzero()[0].tolist()
-        text = f"output {query} changes with token {key}, which is later"
-        step_over = [int((leaks.nonzero()[:, 1] - leaks.nonzero()[:, 0]).max())]
-        if not bool(sees.any()):
-            mistake = "the mask is upside down: it shows later tokens and hides earlier ones"
-        elif bool((leaks == later).all()) and not bool(missing.any()):
-            mistake = _partly(layer) or "no mask of later tokens is applied"
-        elif step_over[0] == 1:
-            mistake = "the mask is one off: it shows the next token as well"
-        else:
-            mistake = "the mask hides only some of the later tokens"
-    elif bool(missing.any()):
-        query, key = missing.nonzero()[0].tolist()
-        text = f"output {query} does not change with token {key}, which is earlier"
-        mistake = "the mask hides earlier tokens, too"
-        if not layer.layer.takes_causal:
-            return  # a window, or blocks
-    else:
+    verdict = _verdict(layer, on & later, on & later.mT, later)
+    if verdict is None:
         return
-    n_prefix = int(leaks.any(dim=1).sum()) + 1
-    prefix = torch.zeros_like(leaks)
-    prefix[:n_prefix, :n_prefix] = True
-    is_notice = bool(leaks.any()) and torch.equal(leaks, prefix & later) and n_prefix < n and not blind
-    if is_notice:
-        mistake = f"the first {n_prefix} tokens see one another, as a prefix does"
-    if blind and _are_tied(layer):
-        is_notice, mistake = True, "queries are keys, and a token is hidden from itself, as Reformer does"
-    note = text
-    one = layer.causal_pass
-    where = None
-    if bool(leaks.any()) and len({seen.step.module for seen in layer.attentions}) > 1:
-        where = first_leak(layer, int(leaks.nonzero()[:, 1].max()), layer.layer.takes_causal)
-        text += f", first in {where[0]}" if where is not None else ""
-    at = masked_at(one)
-    picture = as_masked(layer, one, torch.ones(n, n, dtype=torch.bool).tril(), 0, note)
+    query, key = verdict.cell
+    found, where = verdict.found, None
+    if bool((on & later).any()) and len({seen.step.module for seen in layer.attentions}) > 1:
+        where = first_leak(layer, key, layer.layer.takes_causal)
+        found += "" if where is None else f", first in {where}"
+    relation = "which is later" if key > query else "its own" if key == query else "which is earlier"
+    note = f"query x{query} beside key x{key}, {relation}"
+    picture = as_masked(layer, layer.causal_pass, ~later, 0, note)
     yield finding(
         "causal",
+        severity="notice" if verdict.is_notice else "error",
         tried=tried,
-        found=text,
-        mistake=mistake,
+        found=found,
+        mistake=verdict.mistake,
         mend="torch.ones(length, length, dtype=torch.bool).tril() is True where a query sees a key",
-        severity="notice" if is_notice else "error",
-        at=at,
+        at=masked_at(layer.causal_pass),
+        module=where or "",
         contrast=picture or contrast("influence", influence.on[:1].float(), influence.expected[:1].float(), note=note),
     )
 
 
-def _first_averages_all(leaks: Tensor) -> bool:
-    """Return whether the first query sees all later keys, as a row that is wholly hidden may, or none."""
-    return bool(leaks[0, 1:].all()) or not bool(leaks[0].any())
+def _verdict(layer: Evidence, leaks: Tensor, sees: Tensor, later: Tensor) -> _Verdict | None:
+    """Return what is wrong in what queries see; None: nothing.
+
+    Args:
+        layer: the layer.
+        leaks, sees: bool, (length, length), which later and which earlier tokens change a query's output.
+        later: bool, of the same shape, True for later tokens.
+    """
+    missing = layer.depends.any(dim=0) & later.mT & ~sees
+    if _is_blind(layer) and not bool(leaks[1:].any()) and _is_all_or_none(leaks[0, 1:]):
+        found, is_tied = "no query gives weight to its own token", _are_tied(layer)
+        found += ", and the first, which sees none, averages all" * bool(leaks[0].any())
+        mistake = "the mask is one off: it hides a token from itself"
+        tied = "queries are keys, and a token is hidden from itself, as Reformer does"
+        return _Verdict(found, tied if is_tied else mistake, (len(leaks) - 1,) * 2, is_tied)
+    if bool(leaks.any()):
+        cell = _first(leaks)
+        found = f"output {cell[0]} changes with token {cell[1]}, which is later"
+        n_prefix = int(leaks.any(dim=1).sum()) + 1
+        prefix = torch.zeros_like(leaks)
+        prefix[:n_prefix, :n_prefix] = True
+        if torch.equal(leaks, prefix & later) and n_prefix < len(leaks):
+            return _Verdict(found, f"the first {n_prefix} tokens see one another, as a prefix does", cell, True)
+        if not bool(sees.any()):
+            mistake = "the mask is upside down: it shows later tokens and hides earlier ones"
+        elif torch.equal(leaks, later) and not bool(missing.any()):
+            mistake = _partly(layer) or "no mask of later tokens is applied"
+        elif not bool(leaks.triu(2).any()):
+            mistake = "the mask is one off: it shows the next token as well"
+        else:
+            mistake = "the mask hides only some of the later tokens"
+        return _Verdict(found, mistake, cell)
+    if bool(missing.any()) and layer.layer.takes_causal:  # else it has a window, or blocks
+        cell = _first(missing)
+        found = f"output {cell[0]} does not change with token {cell[1]}, which is earlier"
+        return _Verdict(found, "the mask hides earlier tokens, too", cell)
+    return None
+
+
+def _first(on: Tensor) -> tuple[int, int]:
+    query, key = on.nonzero()[0].tolist()
+    return query, key
+
+
+def _is_all_or_none(on: Tensor) -> bool:
+    return bool(on.all()) or not bool(on.any())
 
 
 def _seen_by_head(layer: Evidence) -> Tensor | None:
@@ -228,7 +256,7 @@ def _partly(layer: Evidence) -> str:
     return f"the mask is not applied in {'head' if len(leaking) == 1 else 'heads'} {', '.join(map(str, leaking))}"
 
 
-def _blind(layer: Evidence, influence: Influence) -> bool:
+def _is_blind(layer: Evidence) -> bool:
     """Return whether no query but the first gives weight to its own token, though it gives some to earlier ones."""
     one = layer.causal_pass
     for number in range(len(one.attentions)):

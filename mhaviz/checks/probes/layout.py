@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from mhaviz.checks.attentions import Seen
-from mhaviz.checks.evidence import BATCH_SIZE, Evidence, Rows
+from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.findings import contrast, finding
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.rows import Rows
 from mhaviz.results.check import Contrast, Finding
 
 

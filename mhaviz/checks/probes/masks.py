@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mhaviz.checks.evidence import BATCH_SIZE, HIDDEN, Evidence, Influence
 from mhaviz.checks.factors import regress
@@ -16,7 +15,7 @@ from mhaviz.checks.registry import CannotProbe, probe
 from mhaviz.observe.steps import Step
 from mhaviz.results.check import Contrast, Finding
 
-_CAUSES = "random heads-layout batch softmax-axis input-changed mask-after-softmax"
+CAUSES = "random heads-layout batch softmax-axis input-changed mask-after-softmax"
 
 
 def require_keep(layer: Evidence) -> None:
@@ -84,7 +83,7 @@ def _visible(layer: Evidence) -> Tensor:
     return visible.tril() if layer.is_causal else visible
 
 
-@probe("mask-polarity", "padding", unless=_CAUSES)
+@probe("mask-polarity", "padding", unless=CAUSES)
 def mask_polarity(layer: Evidence) -> Iterator[Finding]:
     """The mask of padding is upside down: it hides tokens and shows padding.
 
@@ -123,7 +122,7 @@ def _all_kept_hides(layer: Evidence) -> bool:
     return not bool((whole.on & off).any())
 
 
-@probe("mask-side", "padding", unless=f"{_CAUSES} mask-polarity")
+@probe("mask-side", "padding", unless=f"{CAUSES} mask-polarity")
 def mask_side(layer: Evidence) -> Iterator[Finding]:
     """The mask of padding hides rows of queries in place of columns of keys.
 
@@ -163,7 +162,7 @@ def _masked_passes(layer: Evidence) -> Iterator[tuple[Pass, Tensor, int, str]]:
         yield layer.causal_pass, later, 0, "later tokens hidden"
 
 
-@probe("mask-value", "padding", unless=f"{_CAUSES} mask-polarity mask-side")
+@probe("mask-value", "padding", unless=f"{CAUSES} mask-polarity mask-side")
 def mask_value(layer: Evidence) -> Iterator[Finding]:
     """The numbers of the mask are too small to hide a key.
 
@@ -237,7 +236,7 @@ def _is_weak(A: Tensor, scores: Tensor, shown: Tensor, hidden: Tensor) -> bool:
     return bool(rest[:, shown].abs().amax() < 1e-3) and bool(rest[:, hidden].abs().median() > 1e-3)
 
 
-@probe("padding", "padding", unless=f"{_CAUSES} eval-dropout mask-polarity mask-side mask-value")
+@probe("padding", "padding", unless=f"{CAUSES} eval-dropout mask-polarity mask-side mask-value")
 def padding(layer: Evidence) -> Iterator[Finding]:
     """Padding changes the outputs of tokens.
 
@@ -339,83 +338,3 @@ def _outputs(layer: Evidence) -> Iterator[tuple[str, Tensor, Tensor]]:
     lengths = torch.tensor([layer.k_length, layer.k_length - HIDDEN, max(layer.k_length - HIDDEN - 2, 1)])
     others = layer.run(layer.keys, keep=torch.arange(layer.k_length) < lengths[:, None])
     yield "more padding in sentence 2, and sentence 1", padded[1, queries], others[1, queries]
-
-
-def _wholly_hidden(layer: Evidence) -> tuple[Tensor, Tensor]:
-    keep = torch.ones_like(layer.keep)
-    keep[1] = False
-    return keep, layer.run(layer.keys, keep=keep)
-
-
-def _is_of_pytorch(layer: Evidence) -> bool:
-    """Return whether attention is PyTorch's, or its mask was added as −∞: both are known to give NaN."""
-    every = [one for module in layer.layer.modules for one in module.modules()]
-    return "−∞" in layer.layer.masking.reading or any(isinstance(one, nn.MultiheadAttention) for one in every)
-
-
-@probe("nan", "hidden sentences", unless="random mask-polarity")
-def nan(layer: Evidence) -> Iterator[Finding]:
-    """A query that sees no key becomes NaN.
-
-    All tokens of a sentence are hidden; or padding stands at the beginning while later tokens are hidden.
-
-    Why it hides: it takes a batch with an empty sentence, or padding on the left. NaN then spreads to all parameters in
-    one step.
-
-    How to mend it: fill such rows with 0, ``weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)``, or give each
-    query at least one key. Hide keys by ``masked_fill`` of the scores: where −∞ is added, gradients stay NaN. PyTorch's
-    own layers give NaN, too, which is a notice.
-    """
-    require_keep(layer)
-    _, output = _wholly_hidden(layer)
-    spread = not bool(output[[0, 2]].isfinite().all())
-    tried = "a sentence of which all tokens are hidden"
-    is_nan = bool(output.isnan().any())
-    if not is_nan and layer.layer.takes_causal and not layer.layer.is_cross:
-        left = layer.run(layer.keys, keep=layer.padded_at_end.flip(-1), causal=True)
-        is_nan = spread = bool(left[:, HIDDEN:].isnan().any())
-        tried = "padding at the beginning, and later tokens hidden"
-    if is_nan:
-        where_ = "other sentences or tokens become NaN" if spread else "its output is NaN"
-        yield finding(
-            "nan",
-            severity="notice" if _is_of_pytorch(layer) else "error",
-            tried=tried,
-            found=where_,
-            mistake="a softmax over −∞ alone is NaN",
-            mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)",
-            at=masked_at(layer.padded_pass),
-        )
-
-
-@probe(
-    "uniform-row",
-    "hidden sentences",
-    unless=f"{_CAUSES} nan mask-polarity mask-side padding mask-value",
-)
-def uniform_row(layer: Evidence) -> Iterator[Finding]:
-    """A query that sees no key averages hidden keys in silence.
-
-    All tokens of a sentence are hidden, and its output still changes with them.
-
-    Why it hides: the weights of a softmax are relative. Where all keys of a query have −1e9, none is hidden from it:
-    its weights sum to 1, as those of any query, and no NaN warns.
-
-    How to mend it: zero such rows, ``weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)``, or make sure that they
-    are not read. It is a notice, as many libraries leave such rows as they are.
-    """
-    require_keep(layer)
-    keep, before = _wholly_hidden(layer)
-    run = partial(layer.run, keep=keep)
-    last = run(layer.with_token(layer.k_length - 1))
-    rows = slice(None) if layer.layer.is_cross else slice(0, layer.length - 1)
-    if bool(changes(before[1, rows], last[1, rows]).any()):
-        yield finding(
-            "uniform-row",
-            severity="notice",
-            tried="a sentence of which all tokens are hidden",
-            found="its outputs still change with its tokens",
-            mistake="the mask adds the same finite number to all scores, which a softmax does not see",
-            mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), where such rows are read",
-            at=masked_at(layer.padded_pass),
-        )

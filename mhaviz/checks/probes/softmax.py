@@ -322,6 +322,27 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
                 contrast=_contrast(seen, "weights of a second softmax differ by a factor of e at most"),
             )
             return
+    yield from _changed_afterwards(layer)
+
+
+def _changed_afterwards(layer: Evidence) -> Iterator[Finding]:
+    """Yield the notice that weights are not those of their softmax, though they sum to 1 and none was zeroed."""
+    for seen, A, key in _weighed(layer):
+        softmax = seen.softmax
+        if softmax is None or softmax.shape != A.shape or not _sums_to_one(A, key) or bool((A == 0).any()):
+            continue
+        if bool(((A.float() - softmax.float()).abs() > _ROUNDING).any()) and not _mixes_heads(softmax, A, key):
+            yield finding(
+                "not-attention",
+                severity="notice",
+                tried="the weights that the softmax has made, and those that meet the values",
+                found="they are not the same, though both sum to 1",
+                mistake="weights are changed after the softmax",
+                mend="nothing, if it is on purpose",
+                at=_changed_at(layer.base, seen),
+                contrast=_contrast(seen, "the softmax of the scores is on the right"),
+            )
+            return
 
 
 def _free_letter(step: Step) -> str:
