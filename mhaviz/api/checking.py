@@ -3,7 +3,10 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
+from torch import nn
+
 from mhaviz.checks.checkpoints import d_model_of_checkpoint, is_checkpoint, stacks_of
+from mhaviz.checks.deadline import Deadline
 from mhaviz.checks.run import joined, run_probes
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.inputs.sizes import D_MODEL, size_among
@@ -54,11 +57,19 @@ def check(
         ArgumentError: an argument is invalid.
         MhavizError: the layer cannot be called, returns no tensor of that shape, or takes longer.
     """
+    if not 0 < time_limit < float("inf"):
+        raise ArgumentError(f"{parameter('time_limit')}: expected seconds above 0, got {time_limit!r:.40}")
+    if n_heads is not None and (type(n_heads) is not int or n_heads < 1):
+        raise ArgumentError(f"{parameter('n_heads')}: expected a number of heads above 0, got {n_heads!r:.40}")
+    deadline = Deadline(time_limit)
     if is_checkpoint(attend):
+        if d_model is not None or n_heads is not None:
+            name = "d_model" if d_model is not None else "n_heads"
+            raise ArgumentError(f"a model of transformers has sizes of its own; leave out {parameter(name)}")
         size = d_model_of_checkpoint(attend)
-        parts = [run_probes(one, size, None, ignore, seed, time_limit, on_progress) for one in stacks_of(attend)]
+        parts = [run_probes(one, size, None, ignore, seed, deadline, on_progress) for one in stacks_of(attend)]
         return parts[0] if len(parts) == 1 else joined(parts)
-    return run_probes(attend, _d_model_of(attend, d_model), n_heads, ignore, seed, time_limit, on_progress)
+    return run_probes(attend, _d_model_of(attend, d_model), n_heads, ignore, seed, deadline, on_progress)
 
 
 def _d_model_of(attend: Any, given: int | None) -> int:
@@ -66,9 +77,17 @@ def _d_model_of(attend: Any, given: int | None) -> int:
 
     Raises ArgumentError if it is invalid, or not known.
     """
-    size = size_among(getattr(attend, "__dict__", {}), D_MODEL) if given is None else given
+    size = _size_of(attend) if given is None else given
     if size is None:
         raise ArgumentError(f"expected {parameter('d_model')}, the number of features of a token, such as 64, got none")
     if type(size) is not int or size < 1:
         raise ArgumentError(f"{parameter('d_model')}: expected a number of features above 0, got {size!r:.40}")
+    return size
+
+
+def _size_of(attend: Any) -> int | None:
+    """Return the number of features that a module has as an attribute, or that its first linear layer reads."""
+    size = size_among(getattr(attend, "__dict__", {}), D_MODEL)
+    if size is None and isinstance(attend, nn.Module):
+        size = next((one.in_features for one in attend.modules() if isinstance(one, nn.Linear)), None)
     return size

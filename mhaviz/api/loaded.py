@@ -729,7 +729,7 @@ class LoadedModel:
         *,
         ignore: Collection[str] = (),
         seed: int = 0,
-        time_limit: float = 600.0,
+        time_limit: float = 60.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> Check:
         """Check all attention of a transformers model for mistakes, on random embeddings; see ``mhaviz.check``.

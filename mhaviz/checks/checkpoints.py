@@ -50,7 +50,7 @@ class Stack:
         if (keep := arguments.get("attention_mask")) is not None:
             arguments["attention_mask"] = keep.long()
         if self._source is not None:
-            arguments["encoder_hidden_states"] = self._source.expand(x.shape[0], -1, -1)
+            arguments["encoder_hidden_states"] = self._source.to(x).expand(x.shape[0], -1, -1)
         if "use_cache" in inspect.signature(self._model.forward).parameters:
             arguments["use_cache"] = "cache" in given
         output = self._model(inputs_embeds=x * self._size, return_dict=True, **arguments)

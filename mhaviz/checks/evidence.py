@@ -3,21 +3,24 @@
 Each pass is made once, when the first probe asks for it.
 """
 
-import math
-import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from mhaviz.checks.attentions import Seen
+from mhaviz.checks.deadline import Deadline
 from mhaviz.checks.layers import Layer
-from mhaviz.checks.passes import Pass, Runner, changes
+from mhaviz.checks.passes import Pass, Runner
 from mhaviz.checks.rows import Rows
+from mhaviz.checks.tolerances import changes
 from mhaviz.errors import MhavizError
+from mhaviz.observe.modules import is_of_program
 
 BATCH_SIZE, K_LENGTH = 3, 9
 """Sizes that no number of heads is likely to equal, so that axes are told apart by their lengths."""
@@ -27,10 +30,6 @@ LENGTHS = (7, 8, 16, 9, 12, 25, 49, 64, 196)
 
 HIDDEN = 2
 """Number of padded tokens of sentence 1."""
-
-
-class TimeUpError(MhavizError):
-    """The time for a check is over."""
 
 
 @dataclass(frozen=True)
@@ -59,27 +58,22 @@ class Evidence:
     Args:
         layer: the layer, in evaluation mode.
         seed: seed of the inputs.
-        time_limit: seconds after which ``TimeUpError`` is raised.
+        deadline: when the check must end.
     """
 
-    def __init__(self, layer: Layer, seed: int, time_limit: float) -> None:
+    def __init__(self, layer: Layer, seed: int, deadline: Deadline) -> None:
         self.layer, self.seed = layer, seed
         self.runner = Runner(layer, seed)
-        self._until = time.monotonic() + time_limit
-        self._limit = time_limit
-
-    def _in_time(self) -> None:
-        if time.monotonic() > self._until:
-            raise TimeUpError(f"expected a check within {self._limit:g} seconds, and the layer takes longer")
+        self._deadline = deadline
 
     def watched(self, x: Tensor, **given: Any) -> Pass:
         """Return a run of the layer with its steps."""
-        self._in_time()
+        self._deadline.require_time()
         return self.runner.watched(x, **given)
 
     def output(self, x: Tensor, **given: Any) -> Tensor:
         """Return the output of a run of the layer."""
-        self._in_time()
+        self._deadline.require_time()
         return self.runner.output(x, **given)
 
     @cached_property
@@ -100,7 +94,7 @@ class Evidence:
             else:
                 return length
         assert first is not None
-        what = f"{type(first).__name__}: {' '.join(str(first).split())[:200]}"
+        what = f"{type(first).__name__}{_line_of(first)}: {' '.join(str(first).split())[:200]}"
         raise MhavizError(
             f"{self.layer.name}: expected a layer that takes x ({BATCH_SIZE}, {LENGTHS[0]}, {self.layer.d_model}), and "
             f"it raises {what}"
@@ -147,7 +141,7 @@ class Evidence:
     @cached_property
     def longer(self) -> "Evidence | None":
         """Evidence of longer inputs; None: the layer takes none."""
-        other = Evidence(self.layer, self.seed, self._until - time.monotonic())
+        other = Evidence(self.layer, self.seed, self._deadline)
         other.__dict__["length"] = self.length + 4
         try:
             assert other.base
@@ -162,9 +156,19 @@ class Evidence:
         return self.watched(x, **beside)
 
     @cached_property
+    def plain(self) -> Tensor:
+        """Output of ``base``, computed without a graph, as all outputs of ``run`` are, which may take other kernels."""
+        return self.run(self.keys)
+
+    @cached_property
     def attentions(self) -> list[Seen]:
-        """Attentions of ``base``."""
-        return self.base.attentions
+        """Attentions of ``base``. Those whose first axis is not that of sentences are noted in each pass."""
+        found, others = self.base.attentions, self.sentence_pass.attentions
+        for number, (one, other) in enumerate(zip(found, others, strict=False)):
+            before, after = (seen.by_head(seen.products, BATCH_SIZE) for seen in (one, other))
+            if before is None or after is None or before.shape != after.shape or bool(changes(before, after)[1:].any()):
+                self.runner.mixed.add(number)
+        return found
 
     def with_token(self, place: int) -> Tensor:
         """Return the keys with another token at this place of each sentence."""
@@ -284,18 +288,35 @@ class Evidence:
     def is_causal(self) -> bool:
         """Whether the layer hides later tokens, or means to, without being told.
 
-        It means to where what it sees is not the same to both sides, as windows and blocks are.
+        It does where no later token changes an output, and an earlier one does. It means to where weights that are 0
+        for all inputs are not as many to both sides, as those of windows and blocks are. A small influence is no sign.
         """
         if self.layer.is_cross or self.length == 1:
             return False
-        on = self.depends.any(dim=0)
-        earlier, later = (int((on & part).sum()) for part in self._sides)
-        return earlier != later
-
-    @property
-    def _sides(self) -> tuple[Tensor, Tensor]:
         every = torch.ones(self.length, self.length, dtype=torch.bool)
-        return every.tril(-1), every.triu(1)
+        earlier, later = every.tril(-1), every.triu(1)
+        on = self.depends.any(dim=0)
+        if bool((on & earlier).any()) != bool((on & later).any()):
+            return True
+        seen = self.seen_by_head
+        if seen is None:  # then influences are asked, if they are those of all sentences alike
+            seen = on[None] if torch.equal(on, self.depends.all(dim=0)) else on.new_zeros(0)
+        return any(int((one & earlier).sum()) != int((one & later).sum()) for one in seen)
+
+    @cached_property
+    def seen_by_head(self) -> Tensor | None:
+        """Which keys have weight for any input, in the heads of all attentions: bool, (n_heads, q_length, k_length).
+
+        None: not known.
+        """
+        every = []
+        for number in range(len(self.attentions)):
+            weights = [one.weights(number) for one in (self.base, *self.token_passes) if number < len(one.attentions)]
+            known = [A for A in weights if A is not None and A.shape[2:] == (self.length, self.k_length)]
+            if not known or len(known) < len(weights):
+                return None
+            every.append(torch.stack([(A > 0).any(dim=0) for A in known]).any(dim=0))
+        return torch.cat(every) if every else None
 
     @cached_property
     def constant_pass(self) -> Pass:
@@ -343,6 +364,8 @@ class Evidence:
         return Rows(torch.stack(on[:-1]), on[-1])
 
 
-def is_close(a: float, b: float, rel: float = 2e-3) -> bool:
-    """Return whether two factors are the same, up to the rounding of float32."""
-    return math.isclose(a, b, rel_tol=rel)
+def _line_of(error: Exception) -> str:
+    """Return the last line of the program that led to an error: " in model.py:12"; "": not known."""
+    steps = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    lines = [(file, line) for file, line in steps if is_of_program(file)]
+    return f" in {Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""

@@ -10,6 +10,7 @@ from torch import Tensor
 from mhaviz.checks.attentions import Seen
 from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.passes import Pass
+from mhaviz.checks.tolerances import is_factor, relative
 
 _FEATURES = 8
 """Number of features of a row whose factor is followed."""
@@ -73,12 +74,15 @@ def regress(layer: Evidence, number: int) -> Regression | None:
         whole += float((y * y).sum())
     unexplained = left / max(whole, 1e-12)
     cap = None
-    if unexplained > _UNEXPLAINED:
+    if unexplained > UNEXPLAINED:
         cap = _softcap(log_0, product_0, log_1, product_1, is_seen)
     return Regression(tuple(slopes), unexplained, cap)
 
 
-_LEAST, _UNEXPLAINED = -60.0, 1e-3
+_LEAST = -60.0
+
+UNEXPLAINED = 1e-3
+"""Share of the variance of log A that rounding leaves unexplained."""
 
 
 def _scores(seen: Seen) -> tuple[Tensor, Tensor] | None:
@@ -140,7 +144,7 @@ def _softcap(log_0: Tensor, product_0: Tensor, log_1: Tensor, product_1: Tensor,
             if (new := min(tried))[0] >= best:
                 break
             best, cap, slope = new
-    return cap if best < _UNEXPLAINED else None
+    return cap if best < UNEXPLAINED else None
 
 
 @dataclass(frozen=True)
@@ -170,10 +174,11 @@ def follow(layer: Evidence, number: int, side: Literal["query", "key"]) -> Follo
     gradients, weight = first
     norms = [float(one.norm()) for one in gradients]
     is_linear = all(
-        torch.allclose(a, b, rtol=1e-3, atol=1e-5 * max(norms)) for a, b in zip(gradients, second[0], strict=True)
+        torch.allclose(a.float(), b.float(), rtol=0, atol=relative(a) * max(norms))
+        for a, b in zip(gradients, second[0], strict=True)
     )
-    is_same = max(norms) - min(norms) <= 5e-3 * max(norms)
-    n_mixed = max(int((one.abs() > 1e-4 * one.abs().amax()).sum()) for one in gradients)
+    is_same = is_factor(max(norms), min(norms))
+    n_mixed = max(int((one.abs() > relative(one) * one.abs().amax()).sum()) for one in gradients)
     return Followed(sum(norms) / len(norms) if is_same else None, is_linear, n_mixed, weight)
 
 

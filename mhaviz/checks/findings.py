@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.observe.steps import Step
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Contrast, Finding, Line, Quantity, Severity
 
 
@@ -59,9 +60,8 @@ def contrast(
 ) -> Contrast:
     """Return a contrast of two tensors, (n_panels, n_rows, n_columns). Rows and columns are numbered if not named."""
     n_panels, n_rows, n_columns = found.shape
-    named = (
-        tuple(f"head {head}" for head in range(n_panels)) if panels is None and n_panels > 1 else tuple(panels or ())
-    )
+    heads = [head_name(None, head) for head in range(n_panels)] if n_panels > 1 else []
+    named = tuple(heads if panels is None else panels)
     return Contrast(
         quantity,
         _array(found),

@@ -1,10 +1,15 @@
-"""Modules that a callable may run: itself, its owner, or what its function closes over."""
+"""Modules that a layer runs, as a first call tells, or as what its function closes over is a guess at before."""
 
 import inspect
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from mhaviz.checks.layers import Layer
 
 
 def modules_of(attend: Any) -> tuple[nn.Module, ...]:
@@ -49,3 +54,26 @@ def _held_by(one: Any) -> list[Any]:
 
 def _attributes(one: Any) -> dict[str, Any]:
     return {} if isinstance(one, nn.Module) else getattr(one, "__dict__", {})
+
+
+def modules_run_by(layer: Layer) -> tuple[nn.Module, ...]:
+    """Return the outermost modules that a call of a layer runs, and those that were guessed before."""
+    found, depth = dict.fromkeys(layer.modules), [0]
+
+    def begins(module: nn.Module, args: object) -> None:
+        if not depth[0]:
+            found[module] = None
+        depth[0] += 1
+
+    def ends(module: nn.Module, args: object, output: object) -> None:
+        depth[0] -= 1
+
+    hooks = register_module_forward_pre_hook(begins), register_module_forward_hook(ends, always_call=True)
+    x = torch.zeros(2, 7, layer.d_model).to(layer.like)
+    try:
+        with torch.no_grad(), suppress(Exception):  # what it raises is said by the first pass
+            layer(x, memory=x if layer.is_cross else None)
+    finally:
+        for one in hooks:
+            one.remove()
+    return tuple(found)

@@ -1,5 +1,6 @@
 """An attention layer as probes call it: ``layer(x, keep, causal)``."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
@@ -49,6 +50,8 @@ class Layer:
         masking: how it is told what to hide.
         on_heads: the number of heads, if it is called with queries, keys and values of heads; else None.
         projections: makes these heads; None: it is called with tokens.
+        masks: parameters that mask.
+        takes_memory: whether it may be given a memory as well, from which keys and values come then.
         needs_mask: whether it cannot be called without a mask, so that it is given one that hides nothing.
         mask_error: what it raises on a mask whose form its name tells; "": nothing, or no name tells it.
     """
@@ -62,6 +65,8 @@ class Layer:
     masking: Masking = NO_MASKING
     on_heads: int | None = None
     projections: Projections | None = None
+    masks: tuple[inspect.Parameter, ...] = ()
+    takes_memory: bool = False
     needs_mask: bool = False
     mask_error: str = ""
 
@@ -94,9 +99,15 @@ class Layer:
         if keep is None and self.needs_mask:
             keep = torch.ones(keys.shape[:2], dtype=torch.bool)
         if keep is not None or causal:
-            masks = self.masking.arguments(keep, causal, (x.shape[0], x.shape[1], keys.shape[1]))
-            given = {name: one.to(x.device) if isinstance(one, Tensor) else one for name, one in masks.items()}
+            given = self.masks_for(keep, causal, (x.shape[0], x.shape[1], keys.shape[1]), x.device)
         return self.call(x, memory, **given, **others)
+
+    def masks_for(
+        self, keep: Tensor | None, causal: bool, sizes: tuple[int, int, int], device: torch.device
+    ) -> dict[str, Tensor | bool]:
+        """Return the arguments that hide padding and later tokens, on a device; see ``Masking``."""
+        masks = self.masking.arguments(keep, causal, sizes)
+        return {name: one.to(device) if isinstance(one, Tensor) else one for name, one in masks.items()}
 
     @cached_property
     def like(self) -> Tensor:

@@ -15,7 +15,8 @@ _MASKS = frozenset({
     "mask", "attn_mask", "attention_mask", "src_mask", "tgt_mask", "pad", "pad_mask", "padding_mask", "padding",
     "key_mask", "valid", "valid_mask", "attn_bias", "bias", "visible", "masks", "m",
 })  # fmt: skip
-ALL = KEEP | CAUSAL | PADDING | PADDING_OF_MEMORY | _MASKS
+LENGTHS = frozenset({"valid_lens", "valid_len", "lengths", "lens", "seq_lens", "seq_lengths"})
+ALL = LENGTHS | KEEP | CAUSAL | PADDING | PADDING_OF_MEMORY | _MASKS
 """Names of parameters that mask, in lower case."""
 
 MaskOf = Callable[[Tensor | None, bool, tuple[int, int, int]], dict[str, Tensor | bool]]
@@ -64,6 +65,15 @@ def readings(names: Sequence[str], of_padding: Collection[str]) -> Iterator[Mask
             given[causal] = True
         return given
 
+    lengths = next((by_name[name] for name in by_name if name in LENGTHS), None)
+    if lengths is not None and keep is None and padding is None:
+
+        def counted(k: Tensor | None, c: bool, sizes: tuple[int, int, int]) -> dict[str, Tensor | bool]:
+            given: dict[str, Tensor | bool] = {} if k is None else {lengths: k.sum(dim=1)}
+            return given | ({causal: True} if c and causal is not None else {})
+
+        yield Masking(counted, True, causal is not None, f"{lengths} is given as the number of tokens, (batch_size,)")
+        return
     has_causal = causal is not None or (padding is not None and bool(masks))
     if keep is not None or padding is not None:
         yield Masking(named, True, has_causal)

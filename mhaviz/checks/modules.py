@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.checks.evidence import Evidence
-from mhaviz.checks.passes import changes
+from mhaviz.checks.tolerances import changes
 
 
 def first_leak(layer: Evidence, token: int, causal: bool) -> str | None:

@@ -27,6 +27,7 @@ class Pass:
         graph: the output with its graph.
         of_kernels: weights of its fused attentions, (batch_size, n_heads, q_length, k_length), as a recording has them.
         named: tensors that the layer has returned by names, with their graphs.
+        mixed: numbers of the attentions whose first axis is not that of sentences.
     """
 
     output: Tensor
@@ -34,6 +35,7 @@ class Pass:
     steps: list[Step] = field(default_factory=list)
     of_kernels: list[Tensor] = field(default_factory=list)
     named: list[Tensor] = field(default_factory=list)
+    mixed: set[int] = field(default_factory=set)
 
     @cached_property
     def attentions(self) -> list[Seen]:
@@ -42,12 +44,19 @@ class Pass:
 
     def weights(self, number: int) -> Tensor | None:
         """Return the weights of an attention, (batch_size, n_heads, q_length, k_length), float32; None: not known."""
-        seen, A = self.attentions[number], self.attentions[number].weights_by_head(len(self.output))
+        seen, A = self.attentions[number], None
+        if number not in self.mixed:
+            A = seen.weights_by_head(len(self.output))
         if seen.fused is not None:
             before = sum(one.fused is not None for one in self.attentions[:number])
             n_kernels = sum(one.fused is not None for one in self.attentions)
             A = self.of_kernels[before] if len(self.of_kernels) == n_kernels else None
         return A.float() if A is not None and len(A) == len(self.output) else None
+
+    def products(self, number: int) -> Tensor | None:
+        """Return q·k of an attention, (batch_size, n_heads, q_length, k_length), float32; None: not known."""
+        seen = self.attentions[number]
+        return None if number in self.mixed else seen.by_head(seen.products, len(self.output))
 
 
 class Runner:
@@ -56,12 +65,16 @@ class Runner:
     Args:
         layer: the layer.
         seed: seed of the random numbers that the layer may draw.
+
+    Attributes:
+        mixed: see ``Pass``.
     """
 
     def __init__(self, layer: Layer, seed: int) -> None:
         self.layer, self._seed = layer, seed
         self._steps: list[Step] = []
         self._of_kernels: list[Tensor] = []
+        self.mixed: set[int] = set()
         self._watch = Watch(self._observed, on_step=lambda step: self._steps.append(step))
 
     def watched(self, x: Tensor, **given: Any) -> Pass:
@@ -73,7 +86,8 @@ class Runner:
             given |= {name: one.clone().requires_grad_() * 1 for name, one in given.items() if name == "memory"}
             returned = self.layer.returned(x.clone().requires_grad_() * 1, **given)
         output = output_of(returned, self.layer.name)
-        return Pass(output.detach().cpu().clone(), output, self._steps, self._of_kernels, named_outputs_of(returned))
+        named = named_outputs_of(returned)
+        return Pass(output.detach().cpu().clone(), output, self._steps, self._of_kernels, named, self.mixed)
 
     def output(self, x: Tensor, seed: int | None = None, **given: Any) -> Tensor:
         """Return the output alone, without its graph; ``seed``: of the random numbers, None for those of each pass."""
@@ -83,11 +97,6 @@ class Runner:
                 given[name] = one.clone() if isinstance(one, Tensor) else one
             return self.layer(x.clone(), **given).detach().cpu().clone()
 
-    @property
-    def unseen(self) -> list[str]:
-        """What the observer could not follow, one line each."""
-        return self._watch.missed
-
     def _observed(self, observed: ObservedCall) -> int | None:
         if isinstance(observed.call, AttentionCall):
             self._of_kernels.append(observed.call.weights().cpu())
@@ -95,45 +104,25 @@ class Runner:
 
 
 @contextmanager
-def in_eval(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Put modules in evaluation mode, and put back the mode and the buffers that each had, such as a cache of keys."""
-    each = [
-        (one, one.training, {name: (x, x.clone()) for name, x in one.named_buffers(recurse=False)})
-        for module in modules
-        for one in module.modules()
-    ]
+def as_before(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Put modules in evaluation mode, and put back the mode, the attributes and the buffers that each had.
+
+    A layer may keep its last weights, a mask of the first input, or a cache of keys.
+    """
+    every = dict.fromkeys(one for module in modules for one in module.modules())
+    attributes = {one: dict(vars(one)) for one in every}
+    buffers = {one: {name: (x, x.clone()) for name, x in one.named_buffers(recurse=False)} for one in every}
     for module in modules:
         module.eval()
     try:
         yield
     finally:
-        for one, is_training, buffers in each:
-            one.training = is_training
-            for name, (x, before) in buffers.items():
+        for one in every:
+            for name in vars(one).keys() - attributes[one].keys():
+                delattr(one, name)
+            vars(one).update(attributes[one])
+            for name, (x, before) in buffers[one].items():
                 one._buffers[name] = x
                 if not torch.equal(x, before):
                     with torch.no_grad():
                         x.copy_(before)
-
-
-def changes(before: Tensor, after: Tensor) -> Tensor:
-    """Return which numbers differ by more than rounding: bool, in their shape. NaN equals NaN.
-
-    A kernel computes a number of the output from the same inputs in the same order, whatever its neighbours are, so
-    that a number that does not depend on a change stays the same to the last digits.
-    """
-    size = before[before.isfinite()].abs().amax() if bool(before.isfinite().any()) else before.new_tensor(1.0)
-    rounding = max(_ROUNDING, torch.finfo(before.dtype).eps)
-    differs = (after - before).abs() > rounding * size.clamp(min=1e-3)
-    return differs | (before.isnan() != after.isnan()) | (before.isinf() != after.isinf())
-
-
-def are_close(a: Tensor, b: Tensor) -> bool:
-    """Return whether outputs of the same shape are the same, where kernels may have summed in another order."""
-    size = b[b.isfinite()].abs().amax() if bool(b.isfinite().any()) else b.new_tensor(1.0)
-    tolerance = max(1e-4, 32 * torch.finfo(b.dtype).eps)
-    return torch.allclose(a.float(), b.float(), rtol=0, atol=tolerance * float(size), equal_nan=True)
-
-
-_ROUNDING = 2e-6
-"""Relative difference of float32 numbers that were summed in another order. That of half precision is one digit."""

@@ -42,18 +42,14 @@ class Probe:
         return inspect.cleandoc(self.find.__doc__ or "")
 
     @property
+    def line(self) -> int:
+        """Line of its file at which it begins."""
+        return inspect.getsourcelines(self.find)[1]
+
+    @property
     def meaning(self) -> str:
         """The first line of its page."""
         return self.explanation.partition("\n")[0]
-
-
-class _Codes(dict[str, Probe]):
-    """Probes by code, in the order in which they run. The files of ``probes`` are imported on first use."""
-
-    def load(self) -> "_Codes":
-        for name in _FILES:
-            import_module(f"mhaviz.checks.probes.{name}")
-        return self
 
 
 _FILES = (
@@ -61,22 +57,25 @@ _FILES = (
     "layout",
     "softmax",
     "sentences",
+    "scale",
     "masks",
     "hidden_rows",
     "causality",
-    "scale",
     "positions",
     "cache",
     "gradients",
 )
 """Files of ``probes``, in the order in which their probes run: a cause before what follows from it."""
 
-_PROBES = _Codes()
+_PROBES: dict[str, Probe] = {}
 
 
 def codes() -> dict[str, Probe]:
-    """Return all probes by code, in the order in which they run."""
-    return _PROBES.load()
+    """Return all probes by code, in the order in which they run: that of ``_FILES``, and of the lines of each."""
+    for name in _FILES:
+        import_module(f"{__package__}.probes.{name}")
+    places = {f"{__package__}.probes.{name}": number for number, name in enumerate(_FILES)}
+    return dict(sorted(_PROBES.items(), key=lambda item: (places[item[1].find.__module__], item[1].line)))
 
 
 def probe(code: str, name: str, unless: str = "") -> Callable[[Find], Find]:

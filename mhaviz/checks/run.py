@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from mhaviz.checks.evidence import Evidence, TimeUpError
-from mhaviz.checks.held_modules import modules_of
-from mhaviz.checks.passes import in_eval
+from mhaviz.checks.deadline import Deadline, TimeUpError
+from mhaviz.checks.evidence import Evidence
+from mhaviz.checks.held_modules import modules_of, modules_run_by
+from mhaviz.checks.passes import as_before
 from mhaviz.checks.registry import CannotProbe, codes
-from mhaviz.checks.signatures import adapted
+from mhaviz.checks.signatures import adapted, beside_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.seeding import check_seed
 from mhaviz.results.check import Check, Finding, Unprobed
@@ -25,7 +26,7 @@ def run_probes(
     n_heads: int | None,
     ignore: Collection[str],
     seed: int,
-    time_limit: float,
+    deadline: Deadline,
     on_progress: Callable[[str], None] | None = None,
 ) -> Check:
     """Return what the probes find; see ``mhaviz.check``."""
@@ -33,16 +34,29 @@ def run_probes(
     if unknown := [code for code in ignore if code not in probes]:
         raise ArgumentError(f"{parameter('ignore')}: expected codes of findings, {', '.join(probes)}, got {unknown[0]}")
     check_seed(seed)
-    with warnings.catch_warnings(), torch.inference_mode(False), _generators_kept(), in_eval(modules_of(attend)):
+    with warnings.catch_warnings(), torch.inference_mode(False), _generators_kept(), as_before(modules_of(attend)):
         warnings.simplefilter("ignore")
-        evidence = Evidence(adapted(attend, d_model, n_heads), seed, time_limit)
-        return _check(evidence, ignore, on_progress)
+        layer = adapted(attend, d_model, n_heads, deadline)
+        with as_before(modules_run_by(layer)):
+            found = _check(Evidence(layer, seed, deadline), ignore, on_progress)
+            other = beside_memory(layer, deadline)
+            if other is None:
+                return found
+            return _with_memory(found, _check(Evidence(other, seed, deadline), ignore, on_progress))
 
 
 def _generators_kept() -> AbstractContextManager[None]:
     """Restore the caller's random state afterwards, of the CPU and of the GPUs that are in use."""
     is_in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.random.fork_rng(range(torch.cuda.device_count()) if is_in_use else [])
+
+
+def _with_memory(found: Check, other: Check) -> Check:
+    """Return a check of a layer, with what is found besides where it reads other tokens than its own."""
+    codes_found = set(found.codes)
+    more = [replace(one, tried=f"{one.tried}; with a memory") for one in other if one.code not in codes_found]
+    findings = sorted([*found.findings, *more], key=lambda one: one.severity != "error")
+    return replace(found, findings=tuple(findings), rules={**other.rules, **found.rules})
 
 
 def joined(parts: Sequence[Check]) -> Check:
@@ -69,13 +83,15 @@ def _check(evidence: Evidence, ignore: Collection[str], on_progress: Callable[[s
     findings: list[Finding] = []
     probed: dict[str, None] = {}
     unprobed: dict[str, str] = {}
+    hidden: dict[str, str] = {}
     for code, one in codes().items():
         if on_progress is not None:
             on_progress(one.name)
         if any(found.code == code for found in findings):
             continue
-        if {found.code for found in findings if found.severity == "error"} & one.unless:
-            unprobed.setdefault(one.name, "another mistake hides it")
+        hiding = {found.code for found in findings if found.severity == "error"} & (one.unless - set(ignore))
+        if hiding:
+            hidden.setdefault(one.name, f"{sorted(hiding)[0]} hides it")
             continue
         try:
             found = list(one.find(evidence))
@@ -100,6 +116,8 @@ def _check(evidence: Evidence, ignore: Collection[str], on_progress: Callable[[s
         {"name": layer.name, "d_model": layer.d_model, "seed": evidence.seed},
         layer.masking.reading,
     )
-    left = tuple(Unprobed(name, reason) for name, reason in unprobed.items() if name not in probed)
+    known = [name for name in probed if name not in unprobed]
+    hidden = {name: reason for name, reason in hidden.items() if name not in known}
+    left = tuple(Unprobed(name, reason) for name, reason in (hidden | unprobed).items())
     rules = {found.code: codes()[found.code].meaning for found in kept}
-    return Check(source, tuple(kept), tuple(probed), left, tuple(ignore), rules)
+    return Check(source, tuple(kept), tuple(known), left, tuple(ignore), rules)

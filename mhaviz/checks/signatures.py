@@ -13,31 +13,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mhaviz.checks.deadline import Deadline
 from mhaviz.checks.held_modules import modules_of
 from mhaviz.checks.layers import Layer, Projections, output_of
-from mhaviz.checks.masking import ALL, CAUSAL, PADDING, PADDING_OF_MEMORY, readings
+from mhaviz.checks.masking import ALL, CAUSAL, NO_MASKING, PADDING, PADDING_OF_MEMORY, readings
 from mhaviz.errors import MhavizError
 from mhaviz.observe.fused import SDPA, call_of_sdpa
 
 _QUERY = {"q", "query", "queries", "xq", "x_q", "q_in", "q_input", "input_q", "query_states"}
 _KEY = {"k", "key", "keys", "xk", "x_k", "k_in", "k_input", "input_k", "key_states"}
 _VALUE = {"v", "value", "values", "xv", "x_v", "v_in", "v_input", "input_v", "value_states"}
+_TRIPLE = (_QUERY, _KEY, _VALUE)
 _MEMORY = {
     "memory", "context", "mem", "source", "src", "kv", "enc", "encoded", "encoder_hidden_states", "encoder_output",
     "encoder_outputs", "encoder_out", "enc_out", "enc_output", "key_value_states", "x_kv", "xkv", "cond", "y",
 }  # fmt: skip
 
 
-def adapted(attend: Any, d_model: int, n_heads: int | None = None) -> Layer:
+def adapted(attend: Any, d_model: int, n_heads: int | None = None, deadline: Deadline | None = None) -> Layer:
     """Return a layer that is called as probes call it.
 
     Args:
         attend: module or function.
         d_model: number of features of a token.
         n_heads: number of heads of a function of queries, keys and values on heads; None: 2, or 1 if d_model is odd.
+        deadline: when trying masks must end; None: it may take any time.
 
     Raises:
-        MhavizError: its signature is not known.
+        MhavizError: its signature is not known; the time is over.
     """
     if inspect.isclass(attend):
         raise MhavizError(
@@ -50,7 +53,8 @@ def adapted(attend: Any, d_model: int, n_heads: int | None = None) -> Layer:
     first = [one.name.lower() for one in parameters[:3]]
     names = tuple(one.name for one in parameters)
     layer = Layer(name, attend, d_model, modules, names)
-    is_triple = len(first) == 3 and all(one in known for one, known in zip(first, (_QUERY, _KEY, _VALUE), strict=True))
+    triple = [next((one.name for one in parameters[:3] if one.name.lower() in known), "") for known in _TRIPLE]
+    is_triple = len(first) == 3 and all(triple)
     rest = parameters[3:] if is_triple else parameters[1:]
     memory = None if is_triple else next((one for one in rest if one.name.lower() in _MEMORY), None)
     rest = [one for one in rest if one is not memory]
@@ -58,17 +62,33 @@ def adapted(attend: Any, d_model: int, n_heads: int | None = None) -> Layer:
     if is_triple:
         has_weights = any(True for module in modules for _ in module.parameters())
         if has_weights:
-            layer = replace(layer, call=_of_triple(attend, given))
+            layer = replace(layer, call=_of_triple(attend, triple, given), takes_memory=True)
         else:
-            layer = _on_heads(replace(layer, modules=modules), attend, d_model, n_heads, given)
+            layer = _on_heads(layer, attend, d_model, n_heads, triple, given)
     elif memory is not None:
         is_cross = memory.default is inspect.Parameter.empty
-        layer = replace(layer, call=_of_pair(attend, memory.name, given), is_cross=is_cross)
+        layer = replace(layer, call=_of_pair(attend, memory.name, given), is_cross=is_cross, takes_memory=not is_cross)
     else:
         layer = replace(layer, call=_of_single(attend, given))
     if _is_length_first(attend):
         layer = replace(layer, call=_turned(layer.call))
-    return _with_masking(layer, known)
+    return _with_masking(replace(layer, masks=tuple(known)), deadline)
+
+
+def beside_memory(layer: Layer, deadline: Deadline) -> Layer | None:
+    """Return a layer that may read a memory as one that does; None: it takes none, or raises an error on one."""
+    if not layer.takes_memory or layer.on_heads is not None:
+        return None
+    other = _with_masking(
+        replace(layer, is_cross=True, takes_memory=False, mask_error="", masking=NO_MASKING), deadline
+    )
+    x = torch.zeros(2, 7, layer.d_model).to(layer.like)
+    try:
+        with torch.no_grad():
+            other(x, memory=torch.zeros(2, 9, layer.d_model).to(layer.like))
+    except Exception:  # it may read memories of its own length alone
+        return None
+    return other
 
 
 def _is_length_first(attend: Any) -> bool:
@@ -164,15 +184,19 @@ def _of_pair(attend: Any, name: str, given: dict[str, Any]) -> Callable[..., Any
     return call
 
 
-def _of_triple(attend: Any, given: dict[str, Any]) -> Callable[..., Any]:
+def _of_triple(attend: Any, names: Sequence[str], given: dict[str, Any]) -> Callable[..., Any]:
+    query, key, value = names
+
     def call(x: Tensor, memory: Tensor | None = None, **arguments: Any) -> Any:
         keys = x if memory is None else memory
-        return attend(x, keys, keys, **given | arguments)
+        return attend(**{query: x, key: keys, value: keys}, **given | arguments)
 
     return call
 
 
-def _on_heads(layer: Layer, attend: Any, d_model: int, n_heads: int | None, given: dict[str, Any]) -> Layer:
+def _on_heads(
+    layer: Layer, attend: Any, d_model: int, n_heads: int | None, names: Sequence[str], given: dict[str, Any]
+) -> Layer:
     heads = n_heads or (1 if d_model % 2 else 2)
     if d_model % heads:
         raise MhavizError(f"expected n_heads that divides d_model, got {heads} and {d_model}")
@@ -182,7 +206,7 @@ def _on_heads(layer: Layer, attend: Any, d_model: int, n_heads: int | None, give
         keys = x if memory is None else memory
         q, k, v = (project(y, name) for y, name in ((x, "query"), (keys, "key"), (keys, "value")))
         before = [one.detach().clone() for one in (q, k, v)]
-        output = output_of(attend(q, k, v, **given | arguments), layer.name)
+        output = output_of(attend(**dict(zip(names, (q, k, v), strict=True)), **given | arguments), layer.name)
         if any(not torch.equal(one.detach(), kept) for one, kept in zip((q, k, v), before, strict=True)):
             project.changed = True
         return output.transpose(1, 2).flatten(2)
@@ -190,11 +214,13 @@ def _on_heads(layer: Layer, attend: Any, d_model: int, n_heads: int | None, give
     return replace(layer, call=call, on_heads=heads, projections=project)
 
 
-def _with_masking(layer: Layer, known: Sequence[inspect.Parameter]) -> Layer:
+def _with_masking(layer: Layer, deadline: Deadline | None) -> Layer:
     """Return the layer with the first masking that hides padding, or if none does, the first that runs."""
-    names = [one.name for one in known]
+    names = [one.name for one in layer.masks]
     fitting, running, error = None, None, ""
     for masking in readings(names, PADDING_OF_MEMORY if layer.is_cross else PADDING):
+        if deadline is not None:
+            deadline.require_time()
         trial = replace(layer, masking=masking)
         outcome = _outcome(trial)
         if outcome == "hides":
@@ -205,7 +231,7 @@ def _with_masking(layer: Layer, known: Sequence[inspect.Parameter]) -> Layer:
         if outcome not in ("hides", "runs") and not masking.reading:
             error = outcome
     chosen = fitting or running or replace(layer, mask_error=error)
-    required = [one for one in known if one.default is inspect.Parameter.empty and one.name.lower() not in CAUSAL]
+    required = [one for one in layer.masks if one.default is inspect.Parameter.empty and one.name.lower() not in CAUSAL]
     if required and chosen.takes_keep and not _runs_without_mask(chosen):
         return replace(chosen, needs_mask=True)
     return chosen
@@ -246,7 +272,7 @@ def _outcome(layer: Layer) -> str:
             before, padded, near = (run(tokens) for tokens in (keys, changed, moved))
     except Exception as error:  # whatever a layer raises on arguments that it does not take
         return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-    if before.shape[:1] != (batch_size,) or before.ndim != 3 or before.shape[-1] != layer.d_model:
+    if before.shape[:1] != (batch_size,) or before.ndim != 3:
         return f"an output of shape {tuple(before.shape)}"
     hides = torch.allclose(before, padded, rtol=1e-5, atol=1e-6)
     sees = not torch.allclose(before[1, 1:], near[1, 1:], rtol=1e-5, atol=1e-6)

@@ -367,8 +367,10 @@ class ByHand:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
         if isinstance(mark, Scores) and self._drops_scores(done):
             mark = replace(mark, are_dropped=True)
-        if isinstance(mark, Scores) and mark.stage == "scores" and (others := others_than(source, done)):
-            self._on_step("combined", source, others, number=mark.axes.number)
+        if self._on_step is not no_steps and isinstance(mark, Scores) and mark.stage == "scores":
+            made = done.result if isinstance(done.result, Tensor) else source
+            if others := others_than(source, done):
+                self._on_step("combined", made, others, number=mark.axes.number)
         if isinstance(done.result, Tensor):
             if done.func is not F.linear or _mixes_heads(source, done.result):
                 self._marks.set(done.result, mark)

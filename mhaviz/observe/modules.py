@@ -22,6 +22,9 @@ from mhaviz.observe.marks import Marks
 _NOT_OF_PROGRAMS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent.parent}/", "<")
 """Beginnings of the paths of files that are not a program's own."""
 
+_THAT_RUN = str(Path(__file__).parent.parent / "checks")
+"""Where probes run a layer: what called them is no part of it."""
+
 _MOST_NAMES = 4096
 """Number of module names that are told apart."""
 
@@ -237,10 +240,17 @@ class RunningModules:
         return names
 
 
+def is_of_program(file: str) -> bool:
+    """Return whether a file of code is a program's own, not PyTorch's or ours."""
+    return not file.startswith(_NOT_OF_PROGRAMS)
+
+
 def _frame_of_program() -> FrameType | None:
-    """Return the innermost frame of the program; None: it has none."""
+    """Return the innermost frame of the program; None: it has none, or all that runs it is ours."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_OF_PROGRAMS):
+    while frame is not None and not is_of_program(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_THAT_RUN):
+            return None
         frame = frame.f_back
     return frame
 

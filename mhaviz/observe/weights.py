@@ -129,7 +129,7 @@ class WeightsByHand:
         made = _made_by(done)
         if made is None:
             return
-        if others := others_than(source, done):
+        if self._on_step is not no_steps and (others := others_than(source, done)):
             self._on_step("combined", made, others, number=mark.made.scores.number)
         after = self._after(done, found, made)
         undropped = after.undropped

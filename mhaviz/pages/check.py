@@ -108,6 +108,8 @@ def _probed_lines(check: Check) -> Iterator[str]:
         for one in check.unprobed:
             by_reason.setdefault(_said(one.reason), []).append(_said(one.name, _NAME))
         yield "not probed: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+    if check.source.remark:
+        yield f"masks: {_said(check.source.remark)}"
     if check.ignored:
         yield f"ignored: {', '.join(_said(code, _NAME) for code in check.ignored)}"
 

@@ -15,7 +15,7 @@ Severity = Literal["error", "notice"]
 Quantity = Literal["weight", "token", "influence"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contrast(ShortRepr):
     """What a layer computes beside what it should compute.
 
@@ -40,13 +40,6 @@ class Contrast(ShortRepr):
     panels: tuple[str, ...] = ()
     note: str = ""
 
-    @property
-    def largest_difference(self) -> tuple[int, int, int]:
-        """Panel, row and column at which the two differ most."""
-        difference = np.nan_to_num(np.abs(self.found - self.expected), nan=-1.0)
-        panel, row, column = np.unravel_index(int(difference.argmax()), difference.shape)
-        return int(panel), int(row), int(column)
-
 
 @dataclass(frozen=True)
 class Line:
@@ -60,7 +53,7 @@ class Line:
         return f"{self.file}:{self.number}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finding(ShortRepr):
     """A mistake in an attention, or what may be a mistake.
 
@@ -109,7 +102,7 @@ class Unprobed:
     reason: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Check(Result, Sequence[Finding]):
     """Findings in an attention, errors first. It is a sequence, and empty where nothing was found.
 
@@ -146,8 +139,12 @@ class Check(Result, Sequence[Finding]):
         return replace(self, findings=chosen) if isinstance(chosen, tuple) else chosen
 
     def __repr__(self) -> str:
-        lines = [f"{finding.severity} {finding.code}: {finding.message}" for finding in self]
-        return "\n".join([f"<mhaviz Check of {self.source.model}: {self.summary}>", *lines])
+        lines = [
+            f"{finding.severity} {finding.code}{f' at {finding.line}' if finding.line else ''}: {finding.message}; "
+            f"{finding.mend}"
+            for finding in self
+        ]
+        return " | ".join([f"<mhaviz Check of {self.source.model}: {self.summary}>", *lines])
 
     @property
     def codes(self) -> tuple[str, ...]:

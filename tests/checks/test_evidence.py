@@ -12,9 +12,9 @@ from torch import nn
 
 from mhaviz.api.checking import check
 from mhaviz.checks.evidence import LENGTHS, Evidence, TimeUpError
-from mhaviz.checks.passes import changes
 from mhaviz.checks.rows import Rows
 from mhaviz.checks.signatures import adapted
+from mhaviz.checks.tolerances import changes
 from mhaviz.errors import MhavizError
 
 D_MODEL = 32

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.findings import contrast, finding
-from mhaviz.checks.passes import changes
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.tolerances import changes, close
 from mhaviz.results.check import Finding
 
 _CAUSES = "random heads-layout softmax-axis batch shape"
@@ -46,7 +46,7 @@ def cache(layer: Evidence) -> Iterator[Finding]:
         if stepped.shape != whole.shape:
             yield _of_cache(f"{steps[0]} tokens at once, then {what}", f"outputs are {tuple(stepped.shape)}", 0)
             return
-        differs = (stepped - whole).abs().amax(dim=(0, 2)) > 1e-3 * whole.abs().amax()
+        differs = ~close(stepped.cpu(), whole).all(dim=2).all(dim=0)
         if bool(differs.any()):
             token = int(differs.int().argmax())
             yield _of_cache(
@@ -88,9 +88,9 @@ def _stepped(layer: Evidence, sizes: tuple[int, ...]) -> Tensor:
         if start is not None:
             given[start] = begin
         if layer.layer.positions is not None and name is not None:
-            given[layer.layer.positions] = torch.arange(begin, begin + size).expand(BATCH_SIZE, -1)
+            given[layer.layer.positions] = torch.arange(begin, begin + size, device=x.device).expand(BATCH_SIZE, -1)
         if layer.layer.takes_causal and not layer.is_causal:
-            given |= layer.layer.masking.arguments(None, True, (BATCH_SIZE, size, begin + size))
+            given |= layer.layer.masks_for(None, True, (BATCH_SIZE, size, begin + size), x.device)
         with torch.no_grad():
             result = layer.layer.call(x, None, **given)
         if name is not None:
@@ -140,9 +140,10 @@ def packed(layer: Evidence) -> Iterator[Finding]:
     documents = torch.stack([(torch.arange(layer.length) >= at).long() for at in boundaries])
     starts = torch.tensor(boundaries)[:, None]
     at = torch.arange(layer.length) - documents * starts
-    given = {name: documents if layer.layer.documents else at}
+    device = layer.x.device
+    given = {name: (documents if layer.layer.documents else at).to(device)}
     if layer.layer.documents and layer.layer.positions:
-        given[layer.layer.positions] = at
+        given[layer.layer.positions] = at.to(device)
     causal = layer.layer.takes_causal
     before = layer.output(layer.x, causal=causal, **given)
     on = torch.stack(

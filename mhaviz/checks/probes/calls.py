@@ -6,8 +6,8 @@ import torch
 
 from mhaviz.checks.evidence import BATCH_SIZE, LENGTHS, Evidence
 from mhaviz.checks.findings import finding
-from mhaviz.checks.passes import changes
 from mhaviz.checks.registry import probe
+from mhaviz.checks.tolerances import changes
 from mhaviz.results.check import Finding
 
 
@@ -15,7 +15,7 @@ def _differs(layer: Evidence) -> bool:
     """Return whether two calls with the same input differ."""
     for draw in range(1, _DRAWS):
         again = layer.output(layer.x, seed=layer.seed + draw, **layer.beside(layer.keys))
-        if again.shape != layer.base.output.shape or bool(changes(layer.base.output, again).any()):
+        if again.shape != layer.plain.shape or bool(changes(layer.plain, again).any()):
             return True
     return False
 
@@ -129,7 +129,7 @@ def shape(layer: Evidence) -> Iterator[Finding]:
     How to mend it: name the axis, as in ``squeeze(1)``, and take sizes from ``x.shape`` in each call.
     """
     given = tuple(layer.base.output.shape)
-    if given != tuple(layer.x.shape):
+    if given[:2] != tuple(layer.x.shape)[:2]:
         yield _of_shape("the input", f"its output is {given}, in place of {tuple(layer.x.shape)}")
         return
     if layer.length != LENGTHS[0]:
@@ -137,7 +137,8 @@ def shape(layer: Evidence) -> Iterator[Finding]:
             layer.output(layer.random(LENGTHS[0], 4), **layer.beside(layer.keys))
         except RuntimeError as error:  # those who refuse a length on purpose raise ValueError or AssertionError
             first = " ".join(str(error).split())[:120]
-            yield _of_shape(f"a length of {LENGTHS[0]}", f"it raises {first}, and takes a length of {layer.length}")
+            found = f"it raises {first}, and takes a length of {layer.length}"
+            yield _of_shape(f"a length of {LENGTHS[0]}", found, is_notice=True)  # windows, or a table of positions
     if layer.layer.mask_error:
         yield _of_shape("a mask of padding", f"it raises {layer.layer.mask_error}")
         return
@@ -148,18 +149,20 @@ def shape(layer: Evidence) -> Iterator[Finding]:
         except (AssertionError, ValueError):
             continue
         except (RuntimeError, IndexError) as error:
-            yield _of_shape(name, f"it raises {' '.join(str(error).split())[:120]}")
+            text = " ".join(str(error).split())[:120]
+            yield _of_shape(name, f"it raises {text}", is_notice="out of range" in text)  # such as the 3 best of 1 key
             return
-        if output.shape != x.shape:
+        if output.shape[:2] != x.shape[:2]:
             yield _of_shape(name, f"its output is {tuple(output.shape)}, in place of {tuple(x.shape)}")
             return
 
 
-def _of_shape(tried: str, found: str) -> Finding:
+def _of_shape(tried: str, found: str, is_notice: bool = False) -> Finding:
     return finding(
         "shape",
-        tried=f"{tried}",
+        severity="notice" if is_notice else "error",
+        tried=tried,
         found=f"with {tried} {found}" if tried != "the input" else found,
-        mistake="squeeze() without an axis, or a size that is written as a number",
+        mistake="an operation fits other sizes alone, such as squeeze() without an axis, or a size written as a number",
         mend="name the axis, as in squeeze(1), and take sizes from x.shape",
     )

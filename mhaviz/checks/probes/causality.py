@@ -9,9 +9,10 @@ from torch import Tensor
 from mhaviz.checks.evidence import Evidence, Influence
 from mhaviz.checks.findings import contrast, finding
 from mhaviz.checks.modules import first_leak
-from mhaviz.checks.passes import changes
 from mhaviz.checks.probes.masks import as_masked, masked_at
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.tolerances import are_close, changes
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Finding
 
 _CAUSES = "random heads-layout batch softmax-axis isolated mask-value mask-after-softmax input-changed"
@@ -37,7 +38,7 @@ def causal(layer: Evidence) -> Iterator[Finding]:
     if layer.layer.takes_causal:
         yield from _told(layer)
         return
-    by_head = _seen_by_head(layer)
+    by_head = layer.seen_by_head
     hides = by_head is not None and bool(by_head.tril(-1).any()) and not bool(by_head.triu(1).any())
     if not layer.is_causal and not hides and not _some_heads(by_head):
         if (far := _far(layer)) is not None:
@@ -108,10 +109,17 @@ def _far(layer: Evidence) -> Finding | None:
 
 
 def _told(layer: Evidence) -> Iterator[Finding]:
-    found = list(_found(layer, layer.causal, "one token at a time, replaced by another, with causal=True"))
-    if not found and layer.layer.takes_keep:
-        both = layer.influence(torch.ones_like(layer.keep), True)
-        found = list(_found(layer, both, "one token at a time, with causal=True and a mask of padding"))
+    found = list(
+        _found(layer, layer.causal, "one token at a time, replaced by another, where later ones are to be hidden")
+    )
+    kept = torch.ones_like(layer.keep)
+    if not found and layer.layer.takes_keep and are_close(layer.run(layer.keys, keep=kept), layer.plain):
+        both = layer.influence(kept, True)
+        found = list(
+            _found(
+                layer, both, "one token at a time, where later ones are to be hidden, with a mask that hides no padding"
+            )
+        )
     yield from found
 
 
@@ -145,7 +153,7 @@ def _found(layer: Evidence, influence: Influence, tried: str) -> Iterator[Findin
         found += "" if where is None else f", first in {where}"
     relation = "which is later" if key > query else "its own" if key == query else "which is earlier"
     note = f"query x{query} beside key x{key}, {relation}"
-    picture = as_masked(layer, layer.causal_pass, ~later, 0, note)
+    picture = as_masked(layer, layer.causal_pass, ~later, 0, note)  # None: the weights are right
     yield finding(
         "causal",
         severity="notice" if verdict.is_notice else "error",
@@ -153,7 +161,7 @@ def _found(layer: Evidence, influence: Influence, tried: str) -> Iterator[Findin
         found=found,
         mistake=verdict.mistake,
         mend="torch.ones(length, length, dtype=torch.bool).tril() is True where a query sees a key",
-        at=masked_at(layer.causal_pass),
+        at=None if verdict.mistake.startswith("weights hide") else masked_at(layer.causal_pass, ~later),
         module=where or "",
         contrast=picture or contrast("influence", influence.on[:1].float(), influence.expected[:1].float(), note=note),
     )
@@ -207,18 +215,6 @@ def _is_all_or_none(on: Tensor) -> bool:
     return bool(on.all()) or not bool(on.any())
 
 
-def _seen_by_head(layer: Evidence) -> Tensor | None:
-    """Return which keys have weight in any sentence of ``base``: bool, (n_heads, q_length, k_length); None: not
-    seen."""
-    every = []
-    for number in range(len(layer.attentions)):
-        A = layer.base.weights(number)
-        if A is None or A.shape[2:] != (layer.length, layer.length):
-            return None
-        every.append((A > 0).any(dim=0))
-    return torch.cat(every) if every else None
-
-
 def _some_heads(by_head: Tensor | None) -> bool:
     """Return whether some heads hide all later tokens, and others show them."""
     if by_head is None or by_head.shape[1] != by_head.shape[2]:
@@ -249,11 +245,12 @@ def _partly(layer: Evidence) -> str:
         A = one.weights(number)
         if A is None:
             return ""
-        every += list(A[0] > 0)
-    leaking = [number for number, A in enumerate(every) if bool(A.triu(1).any())]
-    if not leaking or len(leaking) == len(every):
-        return ""
-    return f"the mask is not applied in {'head' if len(leaking) == 1 else 'heads'} {', '.join(map(str, leaking))}"
+        of = number if len(one.attentions) > 1 else None
+        every += [(head_name(of, head), shown) for head, shown in enumerate(A[0] > 0)]
+    leaking = [name for name, shown in every if bool(shown.triu(1).any())]
+    if not leaking:
+        return "weights hide later tokens, and something else mixes them in"
+    return f"the mask is not applied in {', '.join(leaking)}" if len(leaking) < len(every) else ""
 
 
 def _is_blind(layer: Evidence) -> bool:

@@ -63,7 +63,7 @@ def dead_parameter(layer: Evidence) -> Iterator[Finding]:
     if dead := [*unused, *zero]:
         near = [name for name in dead if _is_near(layer, name)]
         name = (near or dead)[0]
-        mistake = "it is not used, is overwritten, or its output is detached"
+        mistake = f"{name} is not used, is overwritten, or its output is detached"
         yield _finding(name, f"{name} gets no gradient", mistake, is_notice=not near)
         return
     for name in [] if starts_at_zero else matrices:
@@ -79,6 +79,13 @@ def _tables(layer: Evidence) -> set[nn.Parameter]:
     """Return the tables of embeddings of a transformers model, which is given embeddings in place of tokens."""
     tables = [getattr(module, "get_input_embeddings", lambda: None)() for module in layer.layer.modules]
     return {one for table in tables if isinstance(table, nn.Module) for one in table.parameters()}
+
+
+def _name_of(layer: Evidence, number: int, prefix: str, name: str) -> str:
+    """Return the name of a parameter, with the number of its module if a function runs more than one."""
+    several = layer.layer.modules
+    root = f"{type(several[number]).__name__} {number + 1} of {len(several)}" if len(several) > 1 else ""
+    return ".".join(filter(None, (root, prefix, name)))
 
 
 def _unregistered(layer: Evidence) -> str:
@@ -98,8 +105,8 @@ def _unregistered(layer: Evidence) -> str:
 def _matrices(layer: Evidence) -> list[str]:
     """Return the names of parameters that multiply activations."""
     return [
-        f"{prefix}.{name}".lstrip(".")
-        for module in layer.layer.modules
+        _name_of(layer, number, prefix, name)
+        for number, module in enumerate(layer.layer.modules)
         for prefix, owner in module.named_modules()
         for name, matrix in owner.named_parameters(recurse=False)
         if _is_projection(owner, name, matrix)
@@ -149,7 +156,13 @@ def _is_near(layer: Evidence, name: str) -> bool:
     if owner is not None and type(owner).__module__.startswith("transformers."):
         return False
     around = {_around(seen.step.module, known) for seen in layer.attentions if seen.step.module in known}
-    return bool(layer.attentions) and (not around or any(not one or name.startswith(f"{one}.") for one in around))
+    own = {seen.step.module for seen in layer.attentions if seen.step.module in known and "." in name}
+    inside = any(name.startswith(f"{one}.") for one in own)
+    beside = any(
+        name.startswith(f"{one}." if one else "") and name.count(".") - one.count(".") <= 1 + bool(one)
+        for one in around
+    )
+    return bool(layer.attentions) and (not around or inside or beside)
 
 
 def _around(name: str, known: Mapping[str, nn.Module]) -> str:
@@ -174,5 +187,5 @@ def _finding(
         found=found,
         mistake=mistake,
         mend=mend,
-        module=name,
+        module=name.rpartition(".")[0],
     )

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from mhaviz.checks.evidence import HIDDEN, Evidence
 from mhaviz.checks.findings import finding
-from mhaviz.checks.passes import changes
 from mhaviz.checks.probes.masks import CAUSES, masked_at, require_keep
 from mhaviz.checks.registry import probe
+from mhaviz.checks.tolerances import changes
 from mhaviz.results.check import Finding
 
 

@@ -11,6 +11,7 @@ from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.findings import contrast, finding
 from mhaviz.checks.registry import CannotProbe, probe
 from mhaviz.checks.rows import Rows
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Contrast, Finding
 
 
@@ -96,14 +97,19 @@ def _of_side(layer: Evidence, seen: Seen, side: _Side) -> Finding | None:
     if not bool(rows.of_token.any()):
         return None
     if not rows.axes:
-        if not any(size % n_tokens == 0 for size in rows.of_token.shape[1:]):
-            return None
+        if side.axis is None or rows.of_token.shape[1 + side.axis] % n_tokens:
+            return None  # rows of windows, blocks or features
+        shift = _shift(rows)
         return finding(
             "heads-layout",
             tried="one token at a time is replaced by another",
             found=f"rows of the {side.name} are made of other tokens than their own",
-            mistake="heads are split by a view or reshape where a transpose belongs",
-            mend="x.view(batch, length, n_heads, d_key).transpose(1, 2)",
+            mistake=f"rows are tokens {shift} places away, as by roll or a slice"
+            if shift
+            else "heads are split by a view or reshape where a transpose belongs",
+            mend="leave the rows in the order of the tokens"
+            if shift
+            else "x.view(batch, length, n_heads, d_key).transpose(1, 2)",
             at=seen.step,
             contrast=_tokens(side),
         )
@@ -131,6 +137,15 @@ def _of_side(layer: Evidence, seen: Seen, side: _Side) -> Finding | None:
     )
 
 
+def _shift(rows: Rows) -> int:
+    """Return by how many places all rows are those of later tokens, around the end; 0: they are not."""
+    n_tokens = rows.of_token.shape[0]
+    for shift in range(1, n_tokens):
+        if Rows(rows.of_token.roll(-shift, 0), rows.of_first).axes:
+            return shift
+    return 0
+
+
 def _tokens(side: _Side) -> Contrast | None:
     """Return the token that each row of each head is made of, beside the token that it should be made of."""
     tokens, n_tokens = side.rows.tokens, side.rows.of_token.shape[0]
@@ -148,6 +163,8 @@ def _tokens(side: _Side) -> Contrast | None:
         by_head[None],
         expected[None],
         axes=("head", f"row of the {side.name}"),
+        rows=[head_name(None, head) for head in range(len(by_head))],
+        columns=list(map(str, range(n_tokens))),
         note=f"token {token} has become row {row} of head {head}; row {row} belongs to token {row}",
     )
 
@@ -255,6 +272,8 @@ def groups(layer: Evidence) -> Iterator[Finding]:
     How to mend it: ``x.repeat_interleave(n_heads // n_kv_heads, dim=1)`` of keys and of values, or ``enable_gqa=True``
     in ``F.scaled_dot_product_attention``. Keys and values that are both tiled are a notice.
     """
+    if not layer.attentions:
+        raise CannotProbe("no queries and keys were seen")
     for seen in layer.attentions:
         if seen.value is None or (axes := axes_of_values(seen)) is None or seen.value.shape[axes[0]] != seen.d_key:
             continue  # values of other sizes are shared in their own way

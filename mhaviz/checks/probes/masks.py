@@ -7,12 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mhaviz.checks.evidence import BATCH_SIZE, HIDDEN, Evidence, Influence
+from mhaviz.checks.evidence import HIDDEN, Evidence, Influence
 from mhaviz.checks.factors import regress
 from mhaviz.checks.findings import contrast, finding, token_names, weighed
-from mhaviz.checks.passes import Pass, are_close, changes
+from mhaviz.checks.passes import Pass
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.tolerances import are_close, changes
 from mhaviz.observe.steps import Step
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Contrast, Finding
 
 CAUSES = "random heads-layout batch softmax-axis input-changed mask-after-softmax"
@@ -29,14 +31,27 @@ def real(layer: Evidence) -> Tensor:
     return torch.ones(layer.length, dtype=torch.bool) if layer.layer.is_cross else layer.keep[1]
 
 
-def masked_at(one: Pass) -> Step | None:
-    """Return the step at which scores met a mask, or where none is seen, their softmax or kernel."""
-    found = one.attentions
-    if not found:
+def masked_at(one: Pass, visible: Tensor | None = None) -> Step | None:
+    """Return the step at which scores met a mask, or where none is seen, their softmax or kernel.
+
+    Args:
+        one: the pass with the mask.
+        visible: bool, (q_length, k_length), what queries should see. The step is that of the first attention that
+            weighs other keys; None: of the first attention.
+    """
+    if not one.attentions:
         return None
-    masks = [step for step in one.steps if step.name == "combined" and step.number == found[0].step.number]
+    numbers = range(len(one.attentions))
+    found = one.attentions[next((n for n in numbers if visible is not None and _weighs(one, n, ~visible)), 0)]
+    masks = [step for step in one.steps if step.name == "combined" and step.number == found.step.number]
     masks = [step for step in masks if any(_is_mask(x) for x in step.given)]
-    return masks[-1] if masks else found[0].softmaxes[0] if found[0].softmaxes else found[0].fused
+    return masks[-1] if masks else found.softmaxes[0] if found.softmaxes else found.step
+
+
+def _weighs(one: Pass, number: int, cells: Tensor) -> bool:
+    """Return whether an attention gives weight to any of these cells in sentence 0: bool, (q_length, k_length)."""
+    A = one.weights(number)
+    return A is not None and A.shape[2:] == cells.shape and bool((A[0][:, cells] > 0).any())
 
 
 def _is_mask(x: Tensor) -> bool:
@@ -57,12 +72,16 @@ def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: 
         note: see ``Contrast``; None: how much of its weight a query gives to what is hidden.
     """
     for number, seen in enumerate(one.attentions):
-        weights, products = one.weights(number), seen.by_head(seen.products, BATCH_SIZE)
+        weights, products = one.weights(number), one.products(number)
         if weights is None or products is None or weights.shape != products.shape or weights.shape[2:] != visible.shape:
             return None
-        A = weights[sentence]
-        factor = seen.fused.scale if seen.fused is not None and seen.fused.scale is not None else seen.d_key**-0.5
-        expected = weighed(products[sentence], factor, visible)
+        A, plain = weights[sentence], layer.base.weights(number) if number < len(layer.attentions) else None
+        expected = None if plain is None or plain.shape != weights.shape else plain[sentence].masked_fill(~visible, 0)
+        if expected is not None and bool((expected[:, visible] > 0).all()):  # with the layer's factor and biases
+            expected = (expected / expected.sum(dim=-1, keepdim=True)).nan_to_num(0.0)
+        else:
+            factor = seen.fused.scale if seen.fused is not None and seen.fused.scale is not None else seen.d_key**-0.5
+            expected = weighed(products[sentence], factor, visible)
         if torch.allclose(A, expected, atol=1e-3, equal_nan=True):
             continue
         keep = layer.keep[sentence] if one is layer.padded_pass else None
@@ -71,7 +90,7 @@ def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: 
         if note is None:
             hidden = A.masked_fill(visible, 0.0).sum(dim=-1).masked_fill(~real(layer), 0.0).nan_to_num(0.0)
             head, query = divmod(int(hidden.argmax()), A.shape[1])
-            named = f"head {head}, " if len(A) > 1 else ""
+            named = f"{head_name(None, head)}, " if len(A) > 1 else ""
             note = f"{named}query x{query}: gives {float(hidden[head, query]):.2f} of its weight to padding"
         return contrast("weight", A, expected, rows=rows, columns=names, note=note)
     return None
@@ -136,7 +155,7 @@ def mask_side(layer: Evidence) -> Iterator[Finding]:
     require_keep(layer)
     if layer.layer.is_cross or not bool(layer.padded.leaks[1, real(layer)].any()):
         return
-    before = layer.base.output[1]
+    before = layer.plain[1]
     after = layer.padded.output[1]
     changed = changes(before, after).any(dim=-1)
     tokens, padding = changed[layer.keep[1]], changed[~layer.keep[1]]
@@ -188,7 +207,7 @@ def mask_value(layer: Evidence) -> Iterator[Finding]:
                 return
     for one, visible, sentence, tried in _masked_passes(layer):
         for number, seen in enumerate(one.attentions):
-            A, products = one.weights(number), seen.by_head(seen.products, BATCH_SIZE)
+            A, products = one.weights(number), one.products(number)
             if A is None or products is None or A.shape != products.shape or A.shape[2:] != visible.shape:
                 continue
             rows = visible.any(dim=-1)
@@ -276,15 +295,28 @@ def padding(layer: Evidence) -> Iterator[Finding]:
         return
     for name, wanted, found in _outputs(layer):
         if wanted.shape == found.shape and not are_close(found, wanted):
+            is_weighed = _weighs_padding(layer)
             yield finding(
                 "padding",
                 tried=name,
                 found="outputs of tokens change",
-                mistake="the number of padded tokens matters: a mask of another sentence, or a mean over all",
+                mistake="padded keys keep weight, though what they hold is cleared"
+                if is_weighed
+                else "the number of padded tokens matters: a mask of another sentence, or a mean over all",
                 mend="hide padding as keys, in each layer, keep masks beside their sentences, and count tokens alone",
                 at=masked_at(layer.padded_pass),
             )
             return
+
+
+def _weighs_padding(layer: Evidence) -> bool:
+    """Return whether any attention gives weight to padding of sentence 1."""
+    one, cells = layer.padded_pass, real(layer)[:, None] & ~layer.keep[1]
+    for number in range(len(one.attentions)):
+        A = one.weights(number)
+        if A is not None and A.shape[2:] == cells.shape and bool((A[1][:, cells] > _SEEN).any()):
+            return True
+    return False
 
 
 class _Trial(NamedTuple):
@@ -329,7 +361,7 @@ def _outputs(layer: Evidence) -> Iterator[tuple[str, Tensor, Tensor]]:
     unpadded = layer.run(layer.keys, keep=torch.ones_like(keep))
     yield "padding at the end of sentence 1, and sentence 0, which has none", unpadded[0], padded[0]
     if not layer.layer.needs_mask:
-        yield "no mask, and a mask that hides nothing", layer.base.output, unpadded
+        yield "no mask, and a mask that hides nothing", layer.plain, unpadded
     cut = layer.keys[1:2, :-HIDDEN]
     x = layer.x[1:2] if layer.layer.is_cross else cut
     with suppress(RuntimeError):  # it may take inputs of one length alone

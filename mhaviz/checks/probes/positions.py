@@ -9,9 +9,9 @@ from mhaviz.checks.attentions import Seen
 from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.factors import follow
 from mhaviz.checks.findings import contrast, finding
-from mhaviz.checks.passes import are_close, changes
 from mhaviz.checks.probes.layout import are_tokens, axes_of_values
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.tolerances import are_close, changes, relative
 from mhaviz.results.check import Finding
 
 _CAUSES = "random heads-layout softmax-axis batch isolated"
@@ -56,7 +56,7 @@ def _of_products(layer: Evidence, number: int, seen: Seen) -> Finding | None:
     size = scores.abs().amax()
     for offset in range(1 - n, n):
         along = scores.diagonal(offset, 1, 2)
-        if bool(((along - along[:, :1]).abs() > 1e-3 * size).any()):
+        if bool(((along - along[:, :1]).abs() > relative(seen.query) * size).any()):
             expected = torch.stack([_relative(one) for one in scores])
             return finding(
                 "positions",
@@ -87,10 +87,10 @@ def _are_alike(lengths: Tensor) -> bool:
     """Return whether rows of one head and sentence have the same length, whatever their position."""
     flat = lengths.detach()
     spread = torch.stack([flat.amax(dim=axis) - flat.amin(dim=axis) for axis in (-1,)]).amax()
-    if float(spread) <= 1e-3 * float(flat.abs().amax()):
+    if float(spread) <= relative(flat) * float(flat.abs().amax()):
         return True
     return any(
-        float((flat.amax(dim=axis) - flat.amin(dim=axis)).amax()) <= 1e-3 * float(flat.abs().amax())
+        float((flat.amax(dim=axis) - flat.amin(dim=axis)).amax()) <= relative(flat) * float(flat.abs().amax())
         for axis in range(max(flat.ndim - 2, 0), flat.ndim)
     )
 
@@ -112,8 +112,8 @@ def _of_values(layer: Evidence, seen: Seen) -> Finding | None:
     if V.shape[0] != layer.k_length:
         return None
     lengths = V.norm(dim=-1)
-    turns = bool(((V - V[:1]).abs() > 1e-3 * V.abs().amax()).any())
-    if turns and bool(((lengths - lengths[0]).abs() <= 1e-3 * lengths.amax()).all()):
+    turns = bool(((V - V[:1]).abs() > relative(V) * V.abs().amax()).any())
+    if turns and bool(((lengths - lengths[0]).abs() <= relative(V) * lengths.amax()).all()):
         return finding(
             "positions",
             tried="a sentence of the same token everywhere, so that all its values are the same",
@@ -152,7 +152,7 @@ def _shifted(layer: Evidence) -> Iterator[Finding]:
     name = layer.layer.positions
     if name is None or layer.layer.is_cross:
         return
-    at = torch.arange(layer.length).expand(BATCH_SIZE, -1)
+    at = torch.arange(layer.length, device=layer.x.device).expand(BATCH_SIZE, -1)
     try:
         here, there = (layer.output(layer.x, **{name: at + shift}) for shift in (0, 5))
     except (IndexError, RuntimeError, TypeError):

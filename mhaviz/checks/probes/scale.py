@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 
 from mhaviz.checks.attentions import Seen
-from mhaviz.checks.evidence import BATCH_SIZE, Evidence, is_close
-from mhaviz.checks.factors import Followed, Regression, follow, regress
+from mhaviz.checks.evidence import BATCH_SIZE, Evidence
+from mhaviz.checks.factors import UNEXPLAINED, Followed, Regression, follow, regress
 from mhaviz.checks.findings import contrast, finding
 from mhaviz.checks.registry import CannotProbe, probe
+from mhaviz.checks.tolerances import is_factor, relative
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Contrast, Finding
 
 _CAUSES = "random input-changed heads-layout softmax-axis batch not-attention row-sum"
@@ -46,7 +48,7 @@ def _factors(layer: Evidence, seen: Seen) -> list[_Factor]:
         _Factor(1 / d_model, "1/d_model", "scores are divided by d_model"),
         _Factor(d_key**-1.5, "1/d_key^1.5", "scores are divided by √d_key thrice"),
         _Factor(d_model**0.5, "√d_model", "scores are multiplied by √d_model"),
-        _Factor(n_heads**-0.5, "1/√n_heads", "scores are divided by the root of an axis of heads", True),
+        _Factor(n_heads**-0.5, "1/√n_heads", "scores are divided by √n_heads, not by √d_key"),
     ]
 
 
@@ -99,11 +101,11 @@ def scale(layer: Evidence) -> Iterator[Finding]:
         if line is None:
             reasons.append("no softmax of q·k was seen")
             continue
-        if line.unexplained > _UNEXPLAINED:
+        if line.unexplained > UNEXPLAINED:
             reasons.append("scores are more than q·k")
             continue
         sides = [follow(layer, number, side) for side in ("query", "key")]
-        if _are_unit(seen) and is_close(line.slope, seen.d_key**-0.5, _NEAR):
+        if _are_unit(seen) and is_factor(line.slope, seen.d_key**-0.5):
             text = f"queries and keys have length 1, and their products are multiplied by 1/√d_key = {line.slope:.3g}"
             mistake = "cosines are divided by √d_key, so that all keys weigh alike"
             yield _finding(layer, seen, line.slope, text, mistake, False)
@@ -131,28 +133,26 @@ def _of_factor(layer: Evidence, seen: Seen, line: Regression, sides: list[Follow
     right, *others = _factors(layer, seen)
     text = f"not {right.name} = {right.value:.3g}{_where(line.slope, sides, seen)}"
     changed = _at_another_length(layer, seen, inside)
-    if changed is not None and not is_close(changed, factor, _NEAR):
+    if changed is not None and not is_factor(changed, factor):
         found = f"the factor of q·k is {factor:.3g}, and {changed:.3g} for {layer.length + 4} tokens, {text}"
-        is_root = all(is_close(one, n**-0.5, _NEAR) for one, n in ((factor, layer.length), (changed, layer.length + 4)))
+        is_root = all(is_factor(one, n**-0.5) for one, n in ((factor, layer.length), (changed, layer.length + 4)))
         mistake = "scores are divided by the root of the length, not of d_key" if is_root else ""
         return _finding(layer, seen, factor, found, mistake, not is_root)
-    if is_close(factor, right.value, _NEAR):
+    if is_factor(factor, right.value):
         return None
-    fitting = [one for one in others if is_close(factor, one.value, _NEAR)]
+    fitting = [one for one in others if is_factor(factor, one.value)]
     if not fitting:
         return _finding(layer, seen, factor, f"the factor of q·k is {factor:.3g}, {text}", "", True)
-    first, also = fitting[0], [one.name for one in fitting[1:]]
-    named = f"{first.name}, which is also {' and '.join(also)} here," if also else first.name
     places = (line.slope, *(side.factor or 1.0 for side in sides))
-    is_twice = first.name == "1/d_key" and sum(is_close(one, right.value, _NEAR) for one in places) == 2
+    if not any(is_factor(one, seen.d_key**-0.25) for one in places[1:]):  # then it stands on neither side alone
+        fitting.sort(key=lambda one: one.name == "d_key^-¼")
+    first, also = fitting[0], [one.name for one in fitting[1:]]
+    named = f"{first.name}, here also {' and '.join(also)}" if also else first.name
+    is_twice = first.name == "1/d_key" and sum(is_factor(one, right.value) for one in places) == 2
     is_notice = (first.is_notice and not is_twice) or (first.name == "1" and _is_made_up(seen, sides))
     mistake = "scores are divided by √d_key twice" if is_twice else first.mistake
     value = "" if first.name == "1" else f" = {factor:.3g}"
     return _finding(layer, seen, factor, f"the factor of q·k is {named}{value}, {text}", mistake, is_notice)
-
-
-_NEAR = 5e-3
-"""Relative difference between a factor that was found and its name."""
 
 
 def _at_another_length(layer: Evidence, seen: Seen, inside: float) -> float | None:
@@ -169,10 +169,7 @@ def _at_another_length(layer: Evidence, seen: Seen, inside: float) -> float | No
         line = regress(longer, number)
     except (RuntimeError, ValueError, IndexError):
         return None
-    return None if line is None or line.unexplained > _UNEXPLAINED else line.slope * inside
-
-
-_UNEXPLAINED = 1e-3
+    return None if line is None or line.unexplained > UNEXPLAINED else line.slope * inside
 
 
 def _are_unit(seen: Seen) -> bool:
@@ -186,7 +183,7 @@ def _where(slope: float, sides: list[Followed], seen: Seen) -> str:
     parts = [
         f"{value:.3g} in the {name}"
         for value, name in zip((side.factor or 1.0 for side in sides), ("queries", "keys"), strict=True)
-        if not is_close(value, 1.0, 5e-3)
+        if not is_factor(value, 1.0)
     ]
     if not parts:
         return ""
@@ -223,7 +220,7 @@ def _has_bias(seen: Seen) -> bool:
         return False
     rest = A.double().clamp(min=1e-30).log() - products
     rest = rest - rest.mean(dim=-1, keepdim=True)
-    return bool((rest.abs() > 1e-3).any()) and bool((A > 0).all())
+    return bool((rest.abs() > relative(seen.query) * products.abs().amax()).any()) and bool((A > 0).all())
 
 
 def _finding(layer: Evidence, seen: Seen, factor: float, found: str, mistake: str, is_notice: bool) -> Finding:
@@ -249,9 +246,9 @@ def _contrast(layer: Evidence, seen: Seen, factor: float) -> Contrast | None:
     A = weights[0]
     # What is added to scores, such as a bias, would be multiplied as well: it is small beside them.
     expected = torch.softmax(A.double().log() * (seen.d_key**-0.5 / factor), dim=-1).nan_to_num(0.0).float()
-    head, row = divmod(int(A.amax(dim=-1).flatten().argmax()), A.shape[1])
+    head, row = divmod(int((A - expected).abs().amax(dim=-1).flatten().argmax()), A.shape[1])
     note = (
-        f"query {row}{f' of head {head}' if len(A) > 1 else ''}: its largest weight is "
+        f"{f'{head_name(None, head)}, ' * (len(A) > 1)}query x{row}: its largest weight is "
         f"{float(A[head, row].max()):.2f}, and would be {float(expected[head, row].max()):.2f}"
     )
     return contrast("weight", A, expected, note=note)

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from mhaviz.checks.evidence import Evidence
 from mhaviz.checks.findings import contrast, finding
-from mhaviz.checks.passes import are_close, changes
 from mhaviz.checks.probes.layout import query_axis_of_output
 from mhaviz.checks.registry import probe
+from mhaviz.checks.tolerances import are_close, changes
 from mhaviz.results.check import Finding
 
 
@@ -34,11 +34,11 @@ def batch(layer: Evidence) -> Iterator[Finding]:
         )
         return
     alone = layer.output(layer.x[1:2], **layer.beside(layer.keys[1:2]))
-    if alone.shape == layer.base.output[:1].shape and not are_close(alone, layer.base.output[1:2]):
+    if alone.shape == layer.base.output[:1].shape and not are_close(alone, layer.plain[1:2]):
         yield _of_batch("sentence 1 alone, and in a batch", "its outputs differ")
         return
     turned = layer.output(layer.x.flip(0), **layer.beside(layer.keys.flip(0))).flip(0)
-    if not are_close(turned, layer.base.output):
+    if not are_close(turned, layer.plain):
         yield _of_batch("the sentences of a batch in reverse order", "their outputs differ")
 
 

@@ -11,6 +11,7 @@ from mhaviz.checks.findings import contrast, finding, weighed
 from mhaviz.checks.passes import Pass
 from mhaviz.checks.registry import CannotProbe, probe
 from mhaviz.observe.steps import Step
+from mhaviz.results.attention import head_name
 from mhaviz.results.check import Contrast, Finding
 
 _ROUNDING = 2**-7
@@ -23,12 +24,22 @@ def _weighed(layer: Evidence) -> Iterator[tuple[Seen, Tensor, int]]:
     Raises:
         CannotProbe: there is none.
     """
-    if not layer.attentions:
+    weighed = [
+        (seen, A, seen.key_axis, seen.query_axis) for seen in layer.attentions if (A := seen.weights) is not None
+    ]
+    known = [
+        (seen, A, key)
+        for seen, A, key, query in weighed
+        if key is not None and query is not None and bool(A.isfinite().all()) and _are_of_tokens(layer, A, query, key)
+    ]
+    if not known and not any(seen.fused is not None for seen in layer.attentions):
         raise CannotProbe("no weights were seen to meet values")
-    for seen in layer.attentions:
-        A, key = seen.weights, seen.key_axis
-        if A is not None and key is not None and bool(A.isfinite().all()):
-            yield seen, A, key
+    yield from known
+
+
+def _are_of_tokens(layer: Evidence, A: Tensor, query: int, key: int) -> bool:
+    """Return whether weights can be those of tokens, not of features, as in linear attention."""
+    return A.shape[key] >= min(layer.k_length, layer.length) and A.shape[query] % layer.length == 0
 
 
 def _sums_to_one(A: Tensor, axis: int) -> bool:
@@ -79,7 +90,7 @@ def _contrast(seen: Seen, note: str) -> Contrast | None:
         return None
     sums = found[0].sum(dim=-1)
     head, row = divmod(int((sums - 1).abs().argmax()), sums.shape[1])
-    named = f"head {head}, " if found.shape[1] > 1 else ""
+    named = f"{head_name(None, head)}, " if found.shape[1] > 1 else ""
     note = f"{named}query {row}: weights sum to {float(sums[head, row]):.2f}; {note}"
     return contrast("weight", found[0], weighed(products[0], seen.d_key**-0.5), note=note)
 
@@ -96,6 +107,8 @@ def mask_after_softmax(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: set hidden scores to −∞, ``scores.masked_fill(~keep, -torch.inf)``, before the softmax.
     """
+    if not layer.attentions:
+        raise CannotProbe("no weights were seen to meet values")
     for one, tried in _passes(layer):
         for seen in one.attentions:
             before, after = seen.softmax, seen.weights
@@ -153,7 +166,7 @@ def _renormalised(seen: Seen) -> Contrast | None:
     lacks = (1 - sums).masked_fill(sums == 0, 0.0)
     sentence = int(lacks.flatten(1).amax(dim=1).argmax())
     head, row = divmod(int(lacks[sentence].flatten().argmax()), A.shape[2])
-    named = f"head {head}, " if A.shape[1] > 1 else ""
+    named = f"{head_name(None, head)}, " if A.shape[1] > 1 else ""
     note = f"{named}query {row}: weights sum to {float(sums[sentence, head, row]):.2f}, and should sum to 1"
     return contrast("weight", A[sentence], (A / sums.clamp(min=1e-30))[sentence], note=note)
 
@@ -295,6 +308,8 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
     How to mend it: apply the softmax once, to the masked scores. The keys have the same letter in weights and values,
     as in ``torch.einsum("bhqk,bhkd->bhqd", weights, values)``.
     """
+    if not any(step.name in ("values", "fused") for step in layer.base.steps):
+        raise CannotProbe("no weights were seen to meet values")
     for step in layer.base.steps:
         if step.name == "values" and step.product is not None and (letter := _free_letter(step)):
             yield finding(

@@ -128,7 +128,10 @@ def _follow(
             rest += told.read()
             *lines, rest = rest.split("\n")
             for line in lines:
-                what, text = json.loads(line)
+                try:
+                    what, text = json.loads(line)
+                except ValueError:  # the program has written into the file
+                    continue
                 if what == "notice":
                     on_notice(text)
                     continue
@@ -164,10 +167,16 @@ def _result(text: str, kind: type[_T]) -> _T:
     """Return the child's result. Raises the MhavizError that it raised."""
     import msgspec
 
-    answer = json.loads(text)
-    if "error" in answer:
-        raise (ArgumentError if answer["status"] == ArgumentError.status else MhavizError)(answer["error"])
-    return msgspec.convert(answer["result"], kind, dec_hook=_array)
+    try:
+        answer = json.loads(text)
+        if "error" not in answer:
+            return msgspec.convert(answer["result"], kind, dec_hook=_array)
+        status, message = int(answer["status"]), str(answer["error"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise MhavizError(
+            "expected the result of a check, got other text in its place; the program wrote it"
+        ) from error
+    raise (ArgumentError if status == ArgumentError.status else MhavizError)(message)
 
 
 def _array(kind: Any, value: Any) -> Any:
@@ -176,8 +185,9 @@ def _array(kind: Any, value: Any) -> Any:
         return value
     import numpy as np
 
-    data = base64.b64decode(value["data"])
-    return np.frombuffer(data, value["dtype"]).reshape(value["shape"])
+    if value["dtype"] not in ("<f4", ">f4"):
+        raise ValueError("expected float32")
+    return np.frombuffer(base64.b64decode(value["data"]), value["dtype"]).reshape(value["shape"])
 
 
 def _plain(value: Any) -> Any:
