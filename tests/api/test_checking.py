@@ -27,8 +27,8 @@ def found():
 def test_a_sequence_of_findings(found):
     assert isinstance(found, Sequence)
     assert len(found) == 2
-    assert [finding.code for finding in found] == [found[0].code, found[1].code] == ["padding", "scale"]
-    assert found.codes == ("padding", "scale")
+    assert [finding.code for finding in found] == [found[0].code, found[1].code] == ["scale", "padding"]
+    assert found.codes == ("scale", "padding")
     assert all(isinstance(finding, Finding) for finding in found)
     assert found[-1] is found[1]
     assert found[0] in found
@@ -39,7 +39,7 @@ def test_a_sequence_of_findings(found):
 def test_a_slice_is_a_check(found):
     part = found[:1]
     assert isinstance(part, Check)
-    assert part.codes == ("padding",)
+    assert part.codes == ("scale",)
     assert part.source == found.source
     assert part.probed == found.probed
     assert not found[2:]
@@ -72,12 +72,12 @@ def test_errors_come_first():
     assert found.summary == "1 error and 1 notice"
 
 
-def test_it_prints_each_finding_in_a_line(found):
-    first, *lines = repr(found).splitlines()
+def test_it_prints_each_finding_with_its_line_and_its_remedy(found):
+    """In a single line, as pytest writes a line end as two characters."""
+    first, *parts = repr(found).split(" | ")
     assert first == "<mhaviz Check of RootOfTheLength: 2 errors>"
-    assert len(lines) == 2
-    for line, finding in zip(lines, found, strict=True):
-        assert line == f"{finding.severity} {finding.code}: {finding.message}"
+    for part, finding in zip(parts, found, strict=True):
+        assert part == f"{finding.severity} {finding.code} at {finding.line}: {finding.message}; {finding.mend}"
 
 
 def test_codes_to_ignore(found):
@@ -85,7 +85,6 @@ def test_codes_to_ignore(found):
     other = check(layer, d_model=D_MODEL, ignore={"padding"})
     assert other.codes == ("scale",)
     assert other.ignored == ("padding",)
-    assert other.probed == found.probed
     assert not check(layer, d_model=D_MODEL, ignore=("scale", "padding"))
 
 
@@ -106,7 +105,7 @@ def test_a_number_of_features_that_is_none(d_model):
 def test_all_of_it_as_json(found, tmp_path):
     found.save(tmp_path / "check.json")
     document = json.loads((tmp_path / "check.json").read_text(encoding="utf-8"))
-    assert [one["code"] for one in document["findings"]] == ["padding", "scale"]
+    assert [one["code"] for one in document["findings"]] == ["scale", "padding"]
     assert document["probed"] == list(found.probed)
     assert {one["name"]: one["reason"] for one in document["unprobed"]} == {
         one.name: one.reason for one in found.unprobed

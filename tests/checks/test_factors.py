@@ -10,6 +10,7 @@ from rounding import rounding
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.checks.deadline import Deadline
 from mhaviz.checks.evidence import Evidence
 from mhaviz.checks.factors import follow, regress
 from mhaviz.checks.signatures import adapted
@@ -46,7 +47,7 @@ class Scaled(nn.Module):
 
 
 def evidence(*arguments, **options):
-    return Evidence(adapted(Scaled(*arguments, **options).eval(), D_MODEL), 0, 60)
+    return Evidence(adapted(Scaled(*arguments, **options).eval(), D_MODEL), 0, Deadline(60))
 
 
 @settings(max_examples=15)
@@ -93,7 +94,7 @@ def test_a_line_fits_only_what_is_linear():
             q, k, v = (W(x).unflatten(-1, (N_HEADS, self.d_key)).transpose(1, 2) for W in (self.Wq, self.Wk, self.Wv))
             return self.Wo((((q @ k.mT) ** 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
 
-    line = regress(Evidence(adapted(Squared(8).eval(), D_MODEL), 0, 60), 0)
+    line = regress(Evidence(adapted(Squared(8).eval(), D_MODEL), 0, Deadline(60)), 0)
     assert line.unexplained > 0.1
     assert line.softcap is None
 
@@ -107,7 +108,7 @@ def test_a_mask_and_a_bias_of_positions_are_no_factor():
             scores = scores.masked_fill(at > at[:, None], -torch.inf)
             return self.Wo((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
-    line = regress(Evidence(adapted(Biased(8).eval(), D_MODEL), 0, 60), 0)
+    line = regress(Evidence(adapted(Biased(8).eval(), D_MODEL), 0, Deadline(60)), 0)
     assert line.slope == pytest.approx(0.7, rel=CLOSE)
 
 
@@ -118,7 +119,7 @@ def test_rows_that_are_normalised_have_no_factor():
             weights = (F.normalize(q, dim=-1) @ k.mT * 3).softmax(-1)
             return self.Wo((weights @ v).transpose(1, 2).flatten(2))
 
-    layer = Evidence(adapted(Normed(8).eval(), D_MODEL), 0, 60)
+    layer = Evidence(adapted(Normed(8).eval(), D_MODEL), 0, Deadline(60))
     assert not follow(layer, 0, "query").is_linear
     assert follow(layer, 0, "key").is_linear
     assert regress(layer, 0).slope == pytest.approx(3, rel=CLOSE)
@@ -133,6 +134,6 @@ def test_rotated_rows_are_made_of_two_features():
             q = torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], dim=-1)
             return self.Wo(((q @ k.mT / math.sqrt(8)).softmax(-1) @ v).transpose(1, 2).flatten(2))
 
-    layer = Evidence(adapted(Rotated(8).eval(), D_MODEL), 0, 60)
+    layer = Evidence(adapted(Rotated(8).eval(), D_MODEL), 0, Deadline(60))
     assert (follow(layer, 0, "query").n_mixed, follow(layer, 0, "key").n_mixed) == (2, 1)
     assert follow(layer, 0, "query").factor == pytest.approx(1, rel=CLOSE)

@@ -14,8 +14,6 @@ NOTICES = {
     "softcap": {"softcap"},
     "renormalised": {"mask-after-softmax"},
     "divided-last": {"row-sum"},
-    "online-softmax": {"row-sum"},
-    "kernelised": {"row-sum"},
     "sink": {"sinks"},
     "softmax-plus-one": {"sinks"},
     "rotary-position-ids": {"packed"},

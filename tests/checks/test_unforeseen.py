@@ -25,6 +25,8 @@ OTHERWISE = {
 """Mistakes that are found by another code than the person who planted them had in mind, with the reason."""
 
 NOT_SEEN = {
+    "linear-without-normaliser": "linear attention has no weights of tokens",
+    "linear-normaliser-of-features": "linear attention has no weights of tokens",
     "softmax-in-bfloat16": "rounding alone",
     "norm-over-heads": "some other function of queries, as legitimate as a norm over features",
     "norm-of-keys-and-values": "values may be normalised",

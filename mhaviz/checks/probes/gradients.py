@@ -157,7 +157,10 @@ def _is_near(layer: Evidence, name: str) -> bool:
         return False
     around = {_around(seen.step.module, known) for seen in layer.attentions if seen.step.module in known}
     own = {seen.step.module for seen in layer.attentions if seen.step.module in known and "." in name}
-    inside = any(name.startswith(f"{one}.") for one in own)
+    lists = {
+        parent for one in own if isinstance(known.get(parent := one.rpartition(".")[0]), nn.ModuleList)
+    }  # of heads
+    inside = any(name.startswith(f"{one}.") for one in own | lists)
     beside = any(
         name.startswith(f"{one}." if one else "") and name.count(".") - one.count(".") <= 1 + bool(one)
         for one in around
