@@ -89,6 +89,14 @@ class Seen:
         return self.softmaxes[0].result.detach().cpu() if self.softmaxes else None
 
     @property
+    def softmax_as_met(self) -> Tensor | None:
+        """What the first softmax has made, in the axes of the weights that met values; None: not seen, or turned."""
+        made, A = self.softmax, self.weights
+        if made is None or A is None or self.values is None or made.shape != A.shape:
+            return None
+        return made if self.softmaxes[0].axis in self.values.along else None
+
+    @property
     def weights(self) -> Tensor | None:
         """The weights that met values, in the program's own axes; None: not seen."""
         return None if self.values is None else self.values.given[self.values.which].detach().cpu()

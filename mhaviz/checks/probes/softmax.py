@@ -111,9 +111,9 @@ def mask_after_softmax(layer: Evidence) -> Iterator[Finding]:
         raise CannotProbe("no weights were seen to meet values")
     for one, tried in _passes(layer):
         for seen in one.attentions:
-            before, after = seen.softmax, seen.weights
+            before, after = seen.softmax_as_met, seen.weights
             key, query = seen.key_axis, seen.query_axis
-            if before is None or after is None or key is None or query is None or before.shape != after.shape:
+            if before is None or after is None or key is None or query is None:
                 continue
             before, after = before.movedim((query, key), (-2, -1)), after.movedim((query, key), (-2, -1))
             rows = (after != 0).any(dim=-1)  # a row that sees no key may well be zeroed
@@ -216,8 +216,8 @@ def row_sum(layer: Evidence) -> Iterator[Finding]:
 
 def _are_rows_scaled(seen: Seen, A: Tensor, key: int) -> bool:
     """Return whether each row is a row of the softmax, times a number."""
-    softmax = seen.softmax
-    if softmax is None or softmax.shape != A.shape or seen.values is None or seen.values.name == "unweighed":
+    softmax = seen.softmax_as_met
+    if softmax is None or seen.values is None or seen.values.name == "unweighed":
         return False
     ratio = A.double() / softmax.double().clamp(min=1e-30)
     mean = ratio.mean(dim=key, keepdim=True)
@@ -343,8 +343,8 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
 def _changed_afterwards(layer: Evidence) -> Iterator[Finding]:
     """Yield the notice that weights are not those of their softmax, though they sum to 1 and none was zeroed."""
     for seen, A, key in _weighed(layer):
-        softmax = seen.softmax
-        if softmax is None or softmax.shape != A.shape or not _sums_to_one(A, key) or bool((A == 0).any()):
+        softmax = seen.softmax_as_met
+        if softmax is None or not _sums_to_one(A, key) or bool((A == 0).any()):
             continue
         if bool(((A.float() - softmax.float()).abs() > _ROUNDING).any()) and not _mixes_heads(softmax, A, key):
             yield finding(
