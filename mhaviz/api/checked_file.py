@@ -250,6 +250,8 @@ class _User:
         if arguments:
             details["arguments"] = {name: _plain(value) for name, value in arguments.items()}
         of_layer = source.footnote.removeprefix(f"{source.details.get('name')}, ")
+        if size_among(arguments, D_MODEL):
+            of_layer = of_layer.removeprefix(f"d_model {source.details.get('d_model')}, ")
         footnote = ", ".join(filter(None, [str(self.given), _written(arguments), of_layer]))
         findings = tuple(
             replace(one, line=one.line and replace(one.line, file=self.path(one.line.file))) for one in check.findings

@@ -39,7 +39,8 @@ def check(
             (batch_size, length, d_model), or a pair of that and more. What lacks ``keep`` or ``causal`` is probed
             without. These are called by themselves as well: ``nn.MultiheadAttention``, ``nn.TransformerEncoderLayer``
             and ``nn.TransformerDecoderLayer``; modules of (q, k, v, mask) and (x, mask), whose mask is tried in the
-            usual shapes and both ways; (x, memory) of cross-attention; functions of queries, keys and values on heads,
+            usual shapes and both ways; (x, memory) of cross-attention, which is tried with a memory and without where
+            it may be left out; functions of queries, keys and values on heads,
             (batch_size, n_heads, length, d_key); with ``cache`` or ``start_pos``, ``documents`` or ``position_ids``;
             and whole models of transformers, whose encoder and decoder are checked apart.
         d_model: number of features of a token; None: from the layer.

@@ -305,9 +305,10 @@ class Evidence:
 
     @cached_property
     def seen_by_head(self) -> Tensor | None:
-        """Which keys have weight for any input, in the heads of all attentions: bool, (n_heads, q_length, k_length).
+        """Which keys have weight, whatever the input is, in the heads of all attentions: bool, (n_heads, q_length,
+        k_length).
 
-        None: not known.
+        None: not known, or another set of keys for other inputs, as of the k best.
         """
         every = []
         for number in range(len(self.attentions)):
@@ -315,7 +316,10 @@ class Evidence:
             known = [A for A in weights if A is not None and A.shape[2:] == (self.length, self.k_length)]
             if not known or len(known) < len(weights):
                 return None
-            every.append(torch.stack([(A > 0).any(dim=0) for A in known]).any(dim=0))
+            seen = torch.cat([A > 0 for A in known])
+            if not torch.equal(seen.any(dim=0), seen.all(dim=0)):
+                return None
+            every.append(seen[0])
         return torch.cat(every) if every else None
 
     @cached_property

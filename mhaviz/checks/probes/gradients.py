@@ -155,17 +155,18 @@ def _is_near(layer: Evidence, name: str) -> bool:
     owner = known.get(name.rpartition(".")[0].rpartition(".")[0])
     if owner is not None and type(owner).__module__.startswith("transformers."):
         return False
-    around = {_around(seen.step.module, known) for seen in layer.attentions if seen.step.module in known}
-    own = {seen.step.module for seen in layer.attentions if seen.step.module in known and "." in name}
-    lists = {
-        parent for one in own if isinstance(known.get(parent := one.rpartition(".")[0]), nn.ModuleList)
-    }  # of heads
-    inside = any(name.startswith(f"{one}.") for one in own | lists)
-    beside = any(
-        name.startswith(f"{one}." if one else "") and name.count(".") - one.count(".") <= 1 + bool(one)
-        for one in around
-    )
-    return bool(layer.attentions) and (not around or inside or beside)
+    running = {seen.step.module for seen in layer.attentions if seen.step.module in known}
+    around = {_around(one, known) for one in running} or {""}
+    lists = {one.rpartition(".")[0] for one in running}
+    of_heads = {one for one in lists if isinstance(known.get(one), nn.ModuleList)}
+    inside = any(name.startswith(f"{one}.") for one in running | of_heads)
+    return bool(layer.attentions) and (inside or any(_is_child(name, one) for one in around))
+
+
+def _is_child(name: str, module: str) -> bool:
+    """Return whether a parameter is a module's own, or that of a module directly within it."""
+    within = name.removeprefix(f"{module}.") if module else name
+    return (within != name or not module) and within.count(".") <= 1
 
 
 def _around(name: str, known: Mapping[str, nn.Module]) -> str:
