@@ -41,17 +41,17 @@ class Regression:
         return max(self.by_head) - min(self.by_head) <= 5e-3 * abs(self.slope)
 
 
-def regress(layer: Evidence, number: int) -> Regression | None:
+def regress(evidence: Evidence, number: int) -> Regression | None:
     """Return the factor of q·k in the softmax of an attention; None: not known.
 
     A fused kernel is given its factor. Of weights that are written out, log A is c·q·k plus a number for each query,
     plus what a mask or a bias adds, which does not depend on the input and cancels between two inputs.
     """
-    seen = layer.attentions[number]
+    seen = evidence.attentions[number]
     if seen.fused is not None:
         assert seen.fused.scale is not None
         return Regression((seen.fused.scale,), 0.0)
-    others = layer.sentence_pass.attentions
+    others = evidence.sentence_pass.attentions
     if number >= len(others):
         return None
     pairs = [_scores(one) for one in (seen, others[number])]
@@ -164,11 +164,11 @@ class Followed:
     weight: Tensor | None = None
 
 
-def follow(layer: Evidence, number: int, side: Literal["query", "key"]) -> Followed | None:
+def follow(evidence: Evidence, number: int, side: Literal["query", "key"]) -> Followed | None:
     """Return how the first row of the queries or keys of an attention was made of a projection; None: not known."""
-    first = _gradients(layer, layer.base, layer.attentions, number, side)
-    others = layer.sentence_pass.attentions
-    second = _gradients(layer, layer.sentence_pass, others, number, side) if number < len(others) else None
+    first = _gradients(evidence, evidence.base, evidence.attentions, number, side)
+    others = evidence.sentence_pass.attentions
+    second = _gradients(evidence, evidence.sentence_pass, others, number, side) if number < len(others) else None
     if first is None or second is None:
         return None
     gradients, weight = first
@@ -183,7 +183,7 @@ def follow(layer: Evidence, number: int, side: Literal["query", "key"]) -> Follo
 
 
 def _gradients(
-    layer: Evidence, one: Pass, attentions: Sequence[Seen], number: int, side: Literal["query", "key"]
+    evidence: Evidence, one: Pass, attentions: Sequence[Seen], number: int, side: Literal["query", "key"]
 ) -> tuple[list[Tensor], Tensor | None] | None:
     """Return the gradient of some features of a row with respect to the last projection that each depends on."""
     seen = attentions[number]
@@ -194,7 +194,7 @@ def _gradients(
     before = [step for step in one.steps[: _place(one, seen)] if step.name == "projection"]
     before = [step for step in before if step.result.requires_grad and step.result is not seen.output]
     rows = x.movedim(axis, -1)
-    place = layer.last_row(number, side)
+    place = evidence.last_row(number, side)
     if place is None:
         return None
     row = rows.reshape(-1, rows.shape[-1])[place]

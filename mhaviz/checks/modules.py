@@ -9,17 +9,17 @@ from mhaviz.checks.evidence import Evidence
 from mhaviz.checks.tolerances import changes
 
 
-def first_leak(layer: Evidence, token: int, causal: bool) -> str | None:
+def first_leak(evidence: Evidence, token: int, causal: bool) -> str | None:
     """Return the first module whose output changes before a token that is replaced; None: not known.
 
     Modules are compared in the order in which they end, so that the innermost is named.
 
     Args:
-        layer: the layer.
+        evidence: of the layer.
         token: place of the token that is replaced.
         causal: whether later tokens are to be hidden.
     """
-    before, after = (_outputs(layer, keys, causal) for keys in (layer.keys, layer.with_token(token)))
+    before, after = (_outputs(evidence, keys, causal) for keys in (evidence.keys, evidence.with_token(token)))
     for (name, x), (other, y) in zip(before, after, strict=False):
         if name != other or x.shape != y.shape:
             return None
@@ -28,7 +28,7 @@ def first_leak(layer: Evidence, token: int, causal: bool) -> str | None:
     return None
 
 
-def _outputs(layer: Evidence, keys: Tensor, causal: bool) -> list[tuple[str, Tensor]]:
+def _outputs(evidence: Evidence, keys: Tensor, causal: bool) -> list[tuple[str, Tensor]]:
     """Return the outputs of modules that are tokens, (batch_size, length, features), in the order in which they end."""
     found: list[tuple[str, Tensor]] = []
 
@@ -42,13 +42,13 @@ def _outputs(layer: Evidence, keys: Tensor, causal: bool) -> list[tuple[str, Ten
 
     hooks = [
         module.register_forward_hook(keep(name))
-        for root in layer.layer.modules
+        for root in evidence.layer.modules
         for name, module in root.named_modules()
         if name
     ]
     try:
         with torch.no_grad():
-            layer.run(keys, causal=causal)
+            evidence.run(keys, causal=causal)
     finally:
         for one in hooks:
             one.remove()

@@ -35,7 +35,13 @@ def checked(make, d_model, kwargs):
     return check(make(), d_model=d_model, **kwargs)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+SHOWN = {f"{one.style}-{one.name}" for module in MODULES.values() for one in module.MISTAKES[::3]} | set(AS_NOTICES)
+"""Those that are checked in each run."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SHOWN)) for name in MISTAKES]
+)
 def test_the_mistake_is_found(name):
     mistake = MISTAKES[name]
     found = checked(mistake.make, mistake.d_model, mistake.kwargs)

@@ -200,7 +200,7 @@ def test_what_is_run_is_said(check):
         (f"{ONE} --with d_model", 2, "--with: expected arguments such as d_model=64,n_heads=4,bias=False, each of th"),
         (f"{ONE} --with d_model=4,d_model=5", 2, "--with: expected arguments such as"),
         (f"{ONE} --with d_model=4 --with d_model=5", 2, "--with: expected each argument once, got d_model twice"),
-        (f"{ONE} --ignore scales", 2, f"there is no code 'scales'; expected {', '.join(codes())}"),
+        (f"{ONE} --ignore scales", 2, "there is no code 'scales'; did you mean scale?"),
         (f"{ONE} --time-limit 0", 2, "--time-limit: expected seconds above 0, got 0.0"),
         (f"{ONE} --time-limit inf", 2, "--time-limit: expected seconds above 0, got inf"),
         (
@@ -208,7 +208,7 @@ def test_what_is_run_is_said(check):
             2,
             "cannot tell the format of x.csv: expected a name ending in .png, .svg, .pdf, .json, .sarif",
         ),
-        ("--explain scales", 2, f"there is no code 'scales'; expected {', '.join(codes())}"),
+        ("--explain scales", 2, "there is no code 'scales'; did you mean scale?"),
         (f"{ONE} --explain scale", 2, "--explain explains a code, and checks nothing; leave out model.py:MyAttention"),
         ("--explain scale -o x.png", 2, "--explain explains a code, and checks nothing; leave out -o"),
     ],

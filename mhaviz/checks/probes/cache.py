@@ -16,7 +16,7 @@ _CAUSES = "random heads-layout softmax-axis batch shape"
 
 
 @probe("cache", "cache", unless=_CAUSES)
-def cache(layer: Evidence) -> Iterator[Finding]:
+def cache(evidence: Evidence) -> Iterator[Finding]:
     """Tokens that are read in steps, over a cache, have another output than tokens that are read at once.
 
     The first tokens are read at once, the others one by one, or one and two at once, each with the cache of those
@@ -28,14 +28,14 @@ def cache(layer: Evidence) -> Iterator[Finding]:
     cached or after, not both. The last query sees all keys: ``is_causal=True`` of ``F.scaled_dot_product_attention``
     begins in the top left corner, so that a single query would see only the first.
     """
-    name, start = layer.layer.cache, layer.layer.start
-    if (name is None and start is None) or layer.layer.is_cross:
+    name, start = evidence.layer.cache, evidence.layer.start
+    if (name is None and start is None) or evidence.layer.is_cross:
         raise CannotProbe("it takes no cache")
-    sizes = (layer.length - 3, 1, 2) if layer.length > 3 else (1,) * layer.length
-    whole = _whole(layer)
+    sizes = (evidence.length - 3, 1, 2) if evidence.length > 3 else (1,) * evidence.length
+    whole = _whole(evidence)
     for steps, what in ((_one_by_one(sizes), "one by one"), (sizes, "one, then two at once")):
         try:
-            stepped = _stepped(layer, steps)
+            stepped = _stepped(evidence, steps)
         except CannotProbe:
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -62,37 +62,37 @@ def _one_by_one(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return (sizes[0], *(1,) * sum(sizes[1:]))
 
 
-def _whole(layer: Evidence) -> Tensor:
-    if layer.layer.takes_causal and not layer.is_causal:
-        return layer.output(layer.x, causal=True)
-    return layer.output(layer.x, **_begin(layer))
+def _whole(evidence: Evidence) -> Tensor:
+    if evidence.layer.takes_causal and not evidence.is_causal:
+        return evidence.output(evidence.x, causal=True)
+    return evidence.output(evidence.x, **_begin(evidence))
 
 
-def _begin(layer: Evidence) -> dict[str, Any]:
-    return {layer.layer.start: 0} if layer.layer.cache is None and layer.layer.start is not None else {}
+def _begin(evidence: Evidence) -> dict[str, Any]:
+    return {evidence.layer.start: 0} if evidence.layer.cache is None and evidence.layer.start is not None else {}
 
 
-def _stepped(layer: Evidence, sizes: tuple[int, ...]) -> Tensor:
+def _stepped(evidence: Evidence, sizes: tuple[int, ...]) -> Tensor:
     """Return the outputs of tokens that are read in steps of these sizes.
 
     Raises:
         CannotProbe: the layer returns no cache.
     """
-    name, start, held, begin, outputs = layer.layer.cache, layer.layer.start, None, 0, []
-    uses = {"use_cache": True} if "use_cache" in layer.layer.parameters else {}
+    name, start, held, begin, outputs = evidence.layer.cache, evidence.layer.start, None, 0, []
+    uses = {"use_cache": True} if "use_cache" in evidence.layer.parameters else {}
     for size in sizes:
-        x = layer.x[:, begin : begin + size]
+        x = evidence.x[:, begin : begin + size]
         given: dict[str, Any] = {**uses}
         if name is not None:
             given[name] = held
         if start is not None:
             given[start] = begin
-        if layer.layer.positions is not None and name is not None:
-            given[layer.layer.positions] = torch.arange(begin, begin + size, device=x.device).expand(BATCH_SIZE, -1)
-        if layer.layer.takes_causal and not layer.is_causal:
-            given |= layer.layer.masks_for(None, True, (BATCH_SIZE, size, begin + size), x.device)
+        if evidence.layer.positions is not None and name is not None:
+            given[evidence.layer.positions] = torch.arange(begin, begin + size, device=x.device).expand(BATCH_SIZE, -1)
+        if evidence.layer.takes_causal and not evidence.is_causal:
+            given |= evidence.layer.masks_for(None, True, (BATCH_SIZE, size, begin + size), x.device)
         with torch.no_grad():
-            result = layer.layer.call(x, None, **given)
+            result = evidence.layer.call(x, None, **given)
         if name is not None:
             if not isinstance(result, tuple | list) or len(result) < 2 or result[1] is None:
                 raise CannotProbe(f"it takes {name}, and returns no cache beside its output")
@@ -116,7 +116,7 @@ def _of_cache(tried: str, found: str, token: int, first: int = -1) -> Finding:
 
 
 @probe("packed", "packed documents", unless=_CAUSES)
-def packed(layer: Evidence) -> Iterator[Finding]:
+def packed(evidence: Evidence) -> Iterator[Finding]:
     """Documents that are packed into one row see one another.
 
     A row holds two documents. Tokens of one are replaced, and outputs of the other change.
@@ -129,27 +129,27 @@ def packed(layer: Evidence) -> Iterator[Finding]:
     take ``cu_seqlens``. Positions that begin again in each document hide nothing by themselves: a layer that takes only
     these gets a notice.
     """
-    name = layer.layer.documents or layer.layer.positions
-    if name is None or layer.layer.is_cross:
+    name = evidence.layer.documents or evidence.layer.positions
+    if name is None or evidence.layer.is_cross:
         raise CannotProbe("it takes no documents")
-    if layer.layer.documents is None and not (layer.layer.takes_causal or layer.is_causal):
+    if evidence.layer.documents is None and not (evidence.layer.takes_causal or evidence.is_causal):
         raise CannotProbe("it takes no documents, and sees later tokens")
-    if layer.length < 5:
+    if evidence.length < 5:
         raise CannotProbe("it takes too few tokens")
-    boundaries = (3, layer.length - 3, layer.length // 2)
-    documents = torch.stack([(torch.arange(layer.length) >= at).long() for at in boundaries])
+    boundaries = (3, evidence.length - 3, evidence.length // 2)
+    documents = torch.stack([(torch.arange(evidence.length) >= at).long() for at in boundaries])
     starts = torch.tensor(boundaries)[:, None]
-    at = torch.arange(layer.length) - documents * starts
-    device = layer.x.device
-    given = {name: (documents if layer.layer.documents else at).to(device)}
-    if layer.layer.documents and layer.layer.positions:
-        given[layer.layer.positions] = at.to(device)
-    causal = layer.layer.takes_causal
-    before = layer.output(layer.x, causal=causal, **given)
+    at = torch.arange(evidence.length) - documents * starts
+    device = evidence.x.device
+    given = {name: (documents if evidence.layer.documents else at).to(device)}
+    if evidence.layer.documents and evidence.layer.positions:
+        given[evidence.layer.positions] = at.to(device)
+    causal = evidence.layer.takes_causal
+    before = evidence.output(evidence.x, causal=causal, **given)
     on = torch.stack(
         [
-            changes(before, layer.output(layer.with_token(place), causal=causal, **given)).any(dim=-1)
-            for place in range(layer.length)
+            changes(before, evidence.output(evidence.with_token(place), causal=causal, **given)).any(dim=-1)
+            for place in range(evidence.length)
         ],
         dim=-1,
     )
@@ -157,7 +157,7 @@ def packed(layer: Evidence) -> Iterator[Finding]:
     leaks = on & ~same
     if bool(leaks.any()):
         sentence, query, key = leaks.nonzero()[0].tolist()
-        is_told = layer.layer.documents is not None
+        is_told = evidence.layer.documents is not None
         yield finding(
             "packed",
             severity="error" if is_told else "notice",

@@ -11,11 +11,11 @@ from mhaviz.checks.tolerances import changes
 from mhaviz.results.check import Finding
 
 
-def _differs(layer: Evidence) -> bool:
+def _differs(evidence: Evidence) -> bool:
     """Return whether two calls with the same input differ."""
     for draw in range(1, _DRAWS):
-        again = layer.output(layer.x, seed=layer.seed + draw, **layer.beside(layer.keys))
-        if again.shape != layer.plain.shape or bool(changes(layer.plain, again).any()):
+        again = evidence.output(evidence.x, seed=evidence.seed + draw, **evidence.beside(evidence.keys))
+        if again.shape != evidence.plain.shape or bool(changes(evidence.plain, again).any()):
             return True
     return False
 
@@ -25,7 +25,7 @@ _DRAWS = 5
 
 
 @probe("eval-dropout", "evaluation mode")
-def eval_dropout(layer: Evidence) -> Iterator[Finding]:
+def eval_dropout(evidence: Evidence) -> Iterator[Finding]:
     """Dropout acts in evaluation mode.
 
     Two calls with the same input differ after ``.eval()``, as some weights or features are zeroed at random.
@@ -37,8 +37,8 @@ def eval_dropout(layer: Evidence) -> Iterator[Finding]:
     use ``nn.Dropout``. ``F.scaled_dot_product_attention`` drops whenever ``dropout_p`` is above 0: pass
     ``dropout_p=self.p if self.training else 0.0``.
     """
-    drops = next((step for step in layer.base.steps if step.name == "dropout"), None)
-    if drops is not None and _differs(layer):
+    drops = next((step for step in evidence.base.steps if step.name == "dropout"), None)
+    if drops is not None and _differs(evidence):
         yield finding(
             "eval-dropout",
             tried="the same input twice, after .eval()",
@@ -50,7 +50,7 @@ def eval_dropout(layer: Evidence) -> Iterator[Finding]:
 
 
 @probe("random", "evaluation mode", unless="eval-dropout")
-def random(layer: Evidence) -> Iterator[Finding]:
+def random(evidence: Evidence) -> Iterator[Finding]:
     """The output is random in evaluation mode, and no dropout is seen.
 
     Two calls with the same input differ after ``.eval()``.
@@ -61,7 +61,7 @@ def random(layer: Evidence) -> Iterator[Finding]:
     How to mend it: create parameters in ``__init__``, not in ``forward``, and add noise only if ``self.training``.
     Where the noise is on purpose, ignore this code.
     """
-    if _differs(layer):
+    if _differs(evidence):
         yield finding(
             "random",
             tried="the same input twice, after .eval()",
@@ -72,7 +72,7 @@ def random(layer: Evidence) -> Iterator[Finding]:
 
 
 @probe("input-changed", "input unchanged")
-def input_changed(layer: Evidence) -> Iterator[Finding]:
+def input_changed(evidence: Evidence) -> Iterator[Finding]:
     """A call changes its input in place.
 
     The input, or its mask, holds other numbers after the call.
@@ -83,13 +83,13 @@ def input_changed(layer: Evidence) -> Iterator[Finding]:
     How to mend it: write ``x = x * c`` in place of ``x *= c``, ``x.mul_(c)`` or ``x[...] = …``, or clone the input
     first.
     """
-    x, keys, keep = layer.x.clone(), layer.keys.clone(), layer.keep.clone()
+    x, keys, keep = evidence.x.clone(), evidence.keys.clone(), evidence.keep.clone()
     with torch.no_grad():
-        memory = keys if layer.layer.is_cross else None
-        layer.layer(x, memory=memory)
-        if layer.layer.takes_keep:
-            layer.layer(x, keep, memory=memory)
-    if bool((keep != layer.keep).any()):
+        memory = keys if evidence.layer.is_cross else None
+        evidence.layer(x, memory=memory)
+        if evidence.layer.takes_keep:
+            evidence.layer(x, keep, memory=memory)
+    if bool((keep != evidence.keep).any()):
         yield finding(
             "input-changed",
             tried="the mask before and after a call",
@@ -97,7 +97,7 @@ def input_changed(layer: Evidence) -> Iterator[Finding]:
             mistake="an operation in place, such as mask.logical_not_() or mask[…] = …",
             mend="write mask = ~mask, or clone the mask first",
         )
-    elif bool((x != layer.x).any()) or bool((keys != layer.keys).any()) or layer.layer.changes_heads:
+    elif bool((x != evidence.x).any()) or bool((keys != evidence.keys).any()) or evidence.layer.changes_heads:
         yield finding(
             "input-changed",
             tried="the input before and after a call",
@@ -107,16 +107,16 @@ def input_changed(layer: Evidence) -> Iterator[Finding]:
         )
 
 
-def _sizes(layer: Evidence) -> Iterator[tuple[str, int, int, int]]:
+def _sizes(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
     """Iterate over sizes to try: their names, batch_size, length and k_length."""
-    yield "a batch of 1", 1, layer.length, layer.k_length
-    if layer.length == LENGTHS[0]:
-        yield "a length of 1", BATCH_SIZE, 1, layer.k_length
-        yield "a length of 13", BATCH_SIZE, 13, 11 if layer.layer.is_cross else 13
+    yield "a batch of 1", 1, evidence.length, evidence.k_length
+    if evidence.length == LENGTHS[0]:
+        yield "a length of 1", BATCH_SIZE, 1, evidence.k_length
+        yield "a length of 13", BATCH_SIZE, 13, 11 if evidence.layer.is_cross else 13
 
 
 @probe("shape", "sizes")
-def shape(layer: Evidence) -> Iterator[Finding]:
+def shape(evidence: Evidence) -> Iterator[Finding]:
     """A usual size of the input fails, or gives an output of another shape.
 
     The layer is called with a batch of 1, with a single token, with 7 and 13 tokens, and with a mask of padding. A
@@ -128,24 +128,24 @@ def shape(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: name the axis, as in ``squeeze(1)``, and take sizes from ``x.shape`` in each call.
     """
-    given = tuple(layer.base.output.shape)
-    if given[:2] != tuple(layer.x.shape)[:2]:
-        yield _of_shape("the input", f"its output is {given}, in place of {tuple(layer.x.shape)}")
+    given = tuple(evidence.base.output.shape)
+    if given[:2] != tuple(evidence.x.shape)[:2]:
+        yield _of_shape("the input", f"its output is {given}, in place of {tuple(evidence.x.shape)}")
         return
-    if layer.length != LENGTHS[0]:
+    if evidence.length != LENGTHS[0]:
         try:
-            layer.output(layer.random(LENGTHS[0], 4), **layer.beside(layer.keys))
+            evidence.output(evidence.random(LENGTHS[0], 4), **evidence.beside(evidence.keys))
         except RuntimeError as error:  # those who refuse a length on purpose raise ValueError or AssertionError
             first = " ".join(str(error).split())[:120]
-            found = f"it raises {first}, and takes a length of {layer.length}"
+            found = f"it raises {first}, and takes a length of {evidence.length}"
             yield _of_shape(f"a length of {LENGTHS[0]}", found, is_notice=True)  # windows, or a table of positions
-    if layer.layer.mask_error:
-        yield _of_shape("a mask of padding", f"it raises {layer.layer.mask_error}")
+    if evidence.layer.mask_error:
+        yield _of_shape("a mask of padding", f"it raises {evidence.layer.mask_error}")
         return
-    for name, batch_size, length, k_length in _sizes(layer):
-        x, keys = (layer.random(n, 4, batch_size) for n in (length, k_length))
+    for name, batch_size, length, k_length in _sizes(evidence):
+        x, keys = (evidence.random(n, 4, batch_size) for n in (length, k_length))
         try:
-            output = layer.output(x, **layer.beside(keys))
+            output = evidence.output(x, **evidence.beside(keys))
         except (AssertionError, ValueError):
             continue
         except (RuntimeError, IndexError) as error:

@@ -19,7 +19,7 @@ _CAUSES = "random heads-layout batch softmax-axis isolated mask-value mask-after
 
 
 @probe("causal", "causality", unless=_CAUSES)
-def causal(layer: Evidence) -> Iterator[Finding]:
+def causal(evidence: Evidence) -> Iterator[Finding]:
     """A query sees a later token, or does not see an earlier one or its own.
 
     One token at a time is replaced. An output before it that changes has seen a later token. Longer inputs follow, for
@@ -33,43 +33,45 @@ def causal(layer: Evidence) -> Iterator[Finding]:
     with ``.triu(diagonal=1)`` where it does not. ``is_causal=True`` of ``F.scaled_dot_product_attention`` begins in the
     top left corner, which is wrong for the last query over a cache.
     """
-    if layer.layer.is_cross or layer.length == 1:
+    if evidence.layer.is_cross or evidence.length == 1:
         raise CannotProbe("it is cross-attention")
-    if layer.layer.takes_causal:
-        yield from _told(layer)
+    if evidence.layer.takes_causal:
+        yield from _told(evidence)
         return
-    by_head = layer.seen_by_head
+    by_head = evidence.seen_by_head
     hides = by_head is not None and bool(by_head.tril(-1).any()) and not bool(by_head.triu(1).any())
-    if not layer.is_causal and not hides and not _some_heads(by_head):
-        if (far := _far(layer)) is not None:
+    if not evidence.is_causal and not hides and not _some_heads(by_head):
+        if (far := _far(evidence)) is not None:
             yield far
             return
         raise CannotProbe("it takes no causal mask, and sees tokens to both sides alike")
-    on = layer.depends
+    on = evidence.depends
     expected = torch.ones(on.shape, dtype=torch.bool).tril()
-    found = list(_found(layer, Influence(on, expected, layer.base.output), "one token at a time, replaced by another"))
-    yield from found or _later(layer)
+    found = list(
+        _found(evidence, Influence(on, expected, evidence.base.output), "one token at a time, replaced by another")
+    )
+    yield from found or _later(evidence)
 
 
-def _later(layer: Evidence) -> Iterator[Finding]:
+def _later(evidence: Evidence) -> Iterator[Finding]:
     """Yield the finding that later tokens are seen in a longer input, which a mask of the first input's length
     allows."""
-    for length in (layer.length + 4, _LONG):
-        x = layer.random(length, 5)
+    for length in (evidence.length + 4, _LONG):
+        x = evidence.random(length, 5)
         last = x.clone()
-        last[:, -1] = layer.others[:, 0]
+        last[:, -1] = evidence.others[:, 0]
         try:
-            changed = changes(layer.output(x), layer.output(last)).any(dim=-1).any(dim=0)[:-1]
+            changed = changes(evidence.output(x), evidence.output(last)).any(dim=-1).any(dim=0)[:-1]
         except (RuntimeError, IndexError, ValueError, AssertionError):
             return
         if bool(changed.any()):
             yield finding(
                 "causal",
-                tried=f"the last of {length} tokens, replaced by another, after inputs of {layer.length} tokens",
+                tried=f"the last of {length} tokens, replaced by another, after inputs of {evidence.length} tokens",
                 found=f"output {int(changed.int().argmax())} changes with token {length - 1}, which is later",
                 mistake="the mask fits the first input's length alone, or a longer one is cut out at the wrong place",
                 mend="make the mask of x.shape[1] in each call",
-                at=masked_at(layer.base),
+                at=masked_at(evidence.base),
             )
             return
 
@@ -78,18 +80,18 @@ _LONG = 250
 """Length at which a mask that is cut out of a longer one at the wrong place begins to hide."""
 
 
-def _far(layer: Evidence) -> Finding | None:
+def _far(evidence: Evidence) -> Finding | None:
     """Return the finding that later tokens are hidden only from some distance on; None: they are not, or not known.
 
     Then a token changes all outputs from some place before it to the end.
     """
-    x, first = layer.random(_LONG, 5), []
+    x, first = evidence.random(_LONG, 5), []
     try:
-        before = layer.output(x)
+        before = evidence.output(x)
         for place in (0, _LONG // 2, _LONG - 1):
             one = x.clone()
-            one[:, place] = layer.others[:, 0]
-            changed = changes(before, layer.output(one)).any(dim=-1).any(dim=0)
+            one[:, place] = evidence.others[:, 0]
+            changed = changes(before, evidence.output(one)).any(dim=-1).any(dim=0)
             start = int(changed.int().argmax())
             if not bool(changed[start:].all()):
                 return None
@@ -101,23 +103,25 @@ def _far(layer: Evidence) -> Finding | None:
     return finding(
         "causal",
         tried=f"the first, the middle and the last of {_LONG} tokens, replaced by others",
-        found=f"outputs up to {first[2]} tokens before a token change with it, and all of {layer.length} tokens",
+        found=f"outputs up to {first[2]} tokens before a token change with it, and all of {evidence.length} tokens",
         mistake="the mask is cut out of a longer one at the wrong place, and hides nothing of a short input",
         mend="mask[:length, :length], whose rows and columns begin at the same token",
-        at=masked_at(layer.base),
+        at=masked_at(evidence.base),
     )
 
 
-def _told(layer: Evidence) -> Iterator[Finding]:
+def _told(evidence: Evidence) -> Iterator[Finding]:
     found = list(
-        _found(layer, layer.causal, "one token at a time, replaced by another, where later ones are to be hidden")
+        _found(evidence, evidence.causal, "one token at a time, replaced by another, where later ones are to be hidden")
     )
-    kept = torch.ones_like(layer.keep)
-    if not found and layer.layer.takes_keep and are_close(layer.run(layer.keys, keep=kept), layer.plain):
-        both = layer.influence(kept, True)
+    kept = torch.ones_like(evidence.keep)
+    if not found and evidence.layer.takes_keep and are_close(evidence.run(evidence.keys, keep=kept), evidence.plain):
+        both = evidence.influence(kept, True)
         found = list(
             _found(
-                layer, both, "one token at a time, where later ones are to be hidden, with a mask that hides no padding"
+                evidence,
+                both,
+                "one token at a time, where later ones are to be hidden, with a mask that hides no padding",
             )
         )
     yield from found
@@ -139,21 +143,21 @@ class _Verdict(NamedTuple):
     is_notice: bool = False
 
 
-def _found(layer: Evidence, influence: Influence, tried: str) -> Iterator[Finding]:
-    n = layer.length
+def _found(evidence: Evidence, influence: Influence, tried: str) -> Iterator[Finding]:
+    n = evidence.length
     later = torch.ones(n, n, dtype=torch.bool).triu(1)
     on = influence.on.any(dim=0)
-    verdict = _verdict(layer, on & later, on & later.mT, later)
+    verdict = _verdict(evidence, on & later, on & later.mT, later)
     if verdict is None:
         return
     query, key = verdict.cell
     found, where = verdict.found, None
-    if bool((on & later).any()) and len({seen.step.module for seen in layer.attentions}) > 1:
-        where = first_leak(layer, key, layer.layer.takes_causal)
+    if bool((on & later).any()) and len({seen.step.module for seen in evidence.attentions}) > 1:
+        where = first_leak(evidence, key, evidence.layer.takes_causal)
         found += "" if where is None else f", first in {where}"
     relation = "which is later" if key > query else "its own" if key == query else "which is earlier"
     note = f"query x{query} beside key x{key}, {relation}"
-    picture = as_masked(layer, layer.causal_pass, ~later, 0, note)  # None: the weights are right
+    picture = as_masked(evidence, evidence.causal_pass, ~later, 0, note)  # None: the weights are right
     yield finding(
         "causal",
         severity="notice" if verdict.is_notice else "error",
@@ -161,23 +165,23 @@ def _found(layer: Evidence, influence: Influence, tried: str) -> Iterator[Findin
         found=found,
         mistake=verdict.mistake,
         mend="torch.ones(length, length, dtype=torch.bool).tril() is True where a query sees a key",
-        at=None if verdict.mistake.startswith("weights hide") else masked_at(layer.causal_pass, ~later),
+        at=None if verdict.mistake.startswith("weights hide") else masked_at(evidence.causal_pass, ~later),
         module=where or "",
         contrast=picture or contrast("influence", influence.on[:1].float(), influence.expected[:1].float(), note=note),
     )
 
 
-def _verdict(layer: Evidence, leaks: Tensor, sees: Tensor, later: Tensor) -> _Verdict | None:
+def _verdict(evidence: Evidence, leaks: Tensor, sees: Tensor, later: Tensor) -> _Verdict | None:
     """Return what is wrong in what queries see; None: nothing.
 
     Args:
-        layer: the layer.
+        evidence: of the layer.
         leaks, sees: bool, (length, length), which later and which earlier tokens change a query's output.
         later: bool, of the same shape, True for later tokens.
     """
-    missing = layer.depends.any(dim=0) & later.mT & ~sees
-    if _is_blind(layer) and not bool(leaks[1:].any()) and _is_all_or_none(leaks[0, 1:]):
-        found, is_tied = "no query gives weight to its own token", _are_tied(layer)
+    missing = evidence.depends.any(dim=0) & later.mT & ~sees
+    if _is_blind(evidence) and not bool(leaks[1:].any()) and _is_all_or_none(leaks[0, 1:]):
+        found, is_tied = "no query gives weight to its own token", _are_tied(evidence)
         found += ", and the first, which sees none, averages all" * bool(leaks[0].any())
         mistake = "the mask is one off: it hides a token from itself"
         tied = "queries are keys, and a token is hidden from itself, as Reformer does"
@@ -193,13 +197,13 @@ def _verdict(layer: Evidence, leaks: Tensor, sees: Tensor, later: Tensor) -> _Ve
         if not bool(sees.any()):
             mistake = "the mask is upside down: it shows later tokens and hides earlier ones"
         elif torch.equal(leaks, later) and not bool(missing.any()):
-            mistake = _partly(layer) or "no mask of later tokens is applied"
+            mistake = _partly(evidence) or "no mask of later tokens is applied"
         elif not bool(leaks.triu(2).any()):
             mistake = "the mask is one off: it shows the next token as well"
         else:
             mistake = "the mask hides only some of the later tokens"
         return _Verdict(found, mistake, cell)
-    if bool(missing.any()) and layer.layer.takes_causal:  # else it has a window, or blocks
+    if bool(missing.any()) and evidence.layer.takes_causal:  # else it has a window, or blocks
         cell = _first(missing)
         found = f"output {cell[0]} does not change with token {cell[1]}, which is earlier"
         return _Verdict(found, "the mask hides earlier tokens, too", cell)
@@ -224,9 +228,9 @@ def _some_heads(by_head: Tensor | None) -> bool:
     return bool((~sees_later & sees_earlier).any()) and bool(sees_later.any())
 
 
-def _are_tied(layer: Evidence) -> bool:
+def _are_tied(evidence: Evidence) -> bool:
     """Return whether the queries of an attention are its keys, up to a factor for each."""
-    for seen in layer.attentions:
+    for seen in evidence.attentions:
         query, key = (x.detach().cpu().float() for x in (seen.query, seen.key))
         if query.shape != key.shape:
             key = key.mT
@@ -237,9 +241,9 @@ def _are_tied(layer: Evidence) -> bool:
     return False
 
 
-def _partly(layer: Evidence) -> str:
+def _partly(evidence: Evidence) -> str:
     """Return that only some heads hide later tokens, with their numbers; "": all are alike, or it is not known."""
-    one = layer.causal_pass
+    one = evidence.causal_pass
     every = []
     for number in range(len(one.attentions)):
         A = one.weights(number)
@@ -253,12 +257,12 @@ def _partly(layer: Evidence) -> str:
     return f"the mask is not applied in {', '.join(leaking)}" if len(leaking) < len(every) else ""
 
 
-def _is_blind(layer: Evidence) -> bool:
+def _is_blind(evidence: Evidence) -> bool:
     """Return whether no query but the first gives weight to its own token, though it gives some to earlier ones."""
-    one = layer.causal_pass
+    one = evidence.causal_pass
     for number in range(len(one.attentions)):
         weights = one.weights(number)
-        if weights is None or weights.shape[2:] != (layer.length, layer.length):
+        if weights is None or weights.shape[2:] != (evidence.length, evidence.length):
             continue
         A = weights[0]
         own = A.diagonal(dim1=1, dim2=2)[:, 1:]

@@ -12,7 +12,7 @@ from mhaviz.results.check import Finding
 
 
 @probe("dead-parameter", "gradients", unless="random isolated")
-def dead_parameter(layer: Evidence) -> Iterator[Finding]:
+def dead_parameter(evidence: Evidence) -> Iterator[Finding]:
     """A projection gets no gradient.
 
     The gradient of a randomly weighted sum of the outputs is computed with respect to each parameter of the layer.
@@ -25,7 +25,7 @@ def dead_parameter(layer: Evidence) -> Iterator[Finding]:
     ``nn.ModuleDict``. A bias of keys is not counted: its gradient is 0 in any layer, as a softmax does not see what is
     added to all scores of a row.
     """
-    if unregistered := _unregistered(layer):
+    if unregistered := _unregistered(evidence):
         yield _finding(
             unregistered,
             f"{unregistered} holds layers in a Python list or dict",
@@ -33,27 +33,27 @@ def dead_parameter(layer: Evidence) -> Iterator[Finding]:
             "nn.ModuleList or nn.ModuleDict in place of the list or dict",
         )
         return
-    tables = _tables(layer)
+    tables = _tables(evidence)
     named = {
         name: one
-        for module in layer.layer.modules
+        for module in evidence.layer.modules
         for name, one in module.named_parameters()
         if one.requires_grad and one not in tables
     }
     if not named:
         raise CannotProbe("it has no parameters")
-    graph = layer.base.graph
-    generator = torch.Generator().manual_seed(layer.seed)
+    graph = evidence.base.graph
+    generator = torch.Generator().manual_seed(evidence.seed)
     weights = torch.randn(graph.shape, generator=generator).to(graph)
     if not graph.requires_grad:
         yield _finding("", "the output has no graph", "all of the layer runs under no_grad, or is detached")
         return
-    total = (graph * weights).sum() + sum(one.sum() for one in layer.base.named if one.requires_grad)
+    total = (graph * weights).sum() + sum(one.sum() for one in evidence.base.named if one.requires_grad)
     values = list(named.values())
     gradients = torch.autograd.grad(total, values, retain_graph=True, allow_unused=True)
     found = dict(zip(named, gradients, strict=True))
     unused = [name for name, gradient in found.items() if gradient is None]
-    matrices = _matrices(layer)
+    matrices = _matrices(evidence)
     starts_at_zero = any(
         not bool(named[name].any()) and gradient is not None and bool(gradient.any()) and not name.endswith("bias")
         for name, gradient in found.items()
@@ -61,7 +61,7 @@ def dead_parameter(layer: Evidence) -> Iterator[Finding]:
     zero = [name for name in matrices if (one := found.get(name)) is not None and not bool(one.any())]
     zero = [] if starts_at_zero else zero  # a matrix or a gate of zeros passes no gradient on
     if dead := [*unused, *zero]:
-        near = [name for name in dead if _is_near(layer, name)]
+        near = [name for name in dead if _is_near(evidence, name)]
         name = (near or dead)[0]
         mistake = f"{name} is not used, is overwritten, or its output is detached"
         yield _finding(name, f"{name} gets no gradient", mistake, is_notice=not near)
@@ -75,22 +75,22 @@ def dead_parameter(layer: Evidence) -> Iterator[Finding]:
             return
 
 
-def _tables(layer: Evidence) -> set[nn.Parameter]:
+def _tables(evidence: Evidence) -> set[nn.Parameter]:
     """Return the tables of embeddings of a transformers model, which is given embeddings in place of tokens."""
-    tables = [getattr(module, "get_input_embeddings", lambda: None)() for module in layer.layer.modules]
+    tables = [getattr(module, "get_input_embeddings", lambda: None)() for module in evidence.layer.modules]
     return {one for table in tables if isinstance(table, nn.Module) for one in table.parameters()}
 
 
-def _name_of(layer: Evidence, number: int, prefix: str, name: str) -> str:
+def _name_of(evidence: Evidence, number: int, prefix: str, name: str) -> str:
     """Return the name of a parameter, with the number of its module if a function runs more than one."""
-    several = layer.layer.modules
+    several = evidence.layer.modules
     root = f"{type(several[number]).__name__} {number + 1} of {len(several)}" if len(several) > 1 else ""
     return ".".join(filter(None, (root, prefix, name)))
 
 
-def _unregistered(layer: Evidence) -> str:
+def _unregistered(evidence: Evidence) -> str:
     """Return the name of an attribute that holds modules in a list or dict, unknown to its module; "": none does."""
-    for root in layer.layer.modules:
+    for root in evidence.layer.modules:
         registered = set(root.modules())
         for prefix, module in root.named_modules():
             for name, held in vars(module).items():
@@ -102,11 +102,11 @@ def _unregistered(layer: Evidence) -> str:
     return ""
 
 
-def _matrices(layer: Evidence) -> list[str]:
+def _matrices(evidence: Evidence) -> list[str]:
     """Return the names of parameters that multiply activations."""
     return [
-        _name_of(layer, number, prefix, name)
-        for number, module in enumerate(layer.layer.modules)
+        _name_of(evidence, number, prefix, name)
+        for number, module in enumerate(evidence.layer.modules)
         for prefix, owner in module.named_modules()
         for name, matrix in owner.named_parameters(recurse=False)
         if _is_projection(owner, name, matrix)
@@ -145,22 +145,22 @@ def _dead_part(gradient: Tensor) -> str | None:
     return None
 
 
-def _is_near(layer: Evidence, name: str) -> bool:
+def _is_near(evidence: Evidence, name: str) -> bool:
     """Return whether a parameter belongs to a module in which attention runs, or to the module around it.
 
     A whole model may have others that its output does not read, such as a pooler, and so may a library's layer, such as
     projections of global tokens. A list of modules is none around.
     """
-    known = {prefix: module for root in layer.layer.modules for prefix, module in root.named_modules()}
+    known = {prefix: module for root in evidence.layer.modules for prefix, module in root.named_modules()}
     owner = known.get(name.rpartition(".")[0].rpartition(".")[0])
     if owner is not None and type(owner).__module__.startswith("transformers."):
         return False
-    running = {seen.step.module for seen in layer.attentions if seen.step.module in known}
+    running = {seen.step.module for seen in evidence.attentions if seen.step.module in known}
     around = {_around(one, known) for one in running} or {""}
     lists = {one.rpartition(".")[0] for one in running}
     of_heads = {one for one in lists if isinstance(known.get(one), nn.ModuleList)}
     inside = any(name.startswith(f"{one}.") for one in running | of_heads)
-    return bool(layer.attentions) and (inside or any(_is_child(name, one) for one in around))
+    return bool(evidence.attentions) and (inside or any(_is_child(name, one) for one in around))
 
 
 def _is_child(name: str, module: str) -> bool:

@@ -14,20 +14,20 @@ from mhaviz.checks.tolerances import changes
 from mhaviz.results.check import Finding
 
 
-def _wholly_hidden(layer: Evidence) -> tuple[Tensor, Tensor]:
-    keep = torch.ones_like(layer.keep)
+def _wholly_hidden(evidence: Evidence) -> tuple[Tensor, Tensor]:
+    keep = torch.ones_like(evidence.keep)
     keep[1] = False
-    return keep, layer.run(layer.keys, keep=keep)
+    return keep, evidence.run(evidence.keys, keep=keep)
 
 
-def _is_of_pytorch(layer: Evidence) -> bool:
+def _is_of_pytorch(evidence: Evidence) -> bool:
     """Return whether attention is PyTorch's, or its mask was added as −∞: both are known to give NaN."""
-    every = [one for module in layer.layer.modules for one in module.modules()]
-    return "−∞" in layer.layer.masking.reading or any(isinstance(one, nn.MultiheadAttention) for one in every)
+    every = [one for module in evidence.layer.modules for one in module.modules()]
+    return "−∞" in evidence.layer.masking.reading or any(isinstance(one, nn.MultiheadAttention) for one in every)
 
 
 @probe("nan", "hidden sentences", unless="random mask-polarity")
-def nan(layer: Evidence) -> Iterator[Finding]:
+def nan(evidence: Evidence) -> Iterator[Finding]:
     """A query that sees no key becomes NaN.
 
     All tokens of a sentence are hidden; or padding stands at the beginning while later tokens are hidden.
@@ -39,25 +39,25 @@ def nan(layer: Evidence) -> Iterator[Finding]:
     query at least one key. Hide keys by ``masked_fill`` of the scores: where −∞ is added, gradients stay NaN. PyTorch's
     own layers give NaN, too, which is a notice.
     """
-    require_keep(layer)
-    _, output = _wholly_hidden(layer)
+    require_keep(evidence)
+    _, output = _wholly_hidden(evidence)
     spread = not bool(output[[0, 2]].isfinite().all())
     tried = "a sentence of which all tokens are hidden"
     is_nan = bool(output.isnan().any())
-    if not is_nan and layer.layer.takes_causal and not layer.layer.is_cross:
-        left = layer.run(layer.keys, keep=layer.padded_at_end.flip(-1), causal=True)
+    if not is_nan and evidence.layer.takes_causal and not evidence.layer.is_cross:
+        left = evidence.run(evidence.keys, keep=evidence.padded_at_end.flip(-1), causal=True)
         is_nan = spread = bool(left[:, HIDDEN:].isnan().any())
         tried = "padding at the beginning, and later tokens hidden"
     if is_nan:
         where_ = "other sentences or tokens become NaN" if spread else "its output is NaN"
         yield finding(
             "nan",
-            severity="notice" if _is_of_pytorch(layer) else "error",
+            severity="notice" if _is_of_pytorch(evidence) else "error",
             tried=tried,
             found=where_,
             mistake="a softmax over −∞ alone is NaN",
             mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)",
-            at=masked_at(layer.padded_pass),
+            at=masked_at(evidence.padded_pass),
         )
 
 
@@ -66,7 +66,7 @@ def nan(layer: Evidence) -> Iterator[Finding]:
     "hidden sentences",
     unless=f"{CAUSES} nan mask-polarity mask-side padding mask-value",
 )
-def uniform_row(layer: Evidence) -> Iterator[Finding]:
+def uniform_row(evidence: Evidence) -> Iterator[Finding]:
     """A query that sees no key averages hidden keys in silence.
 
     All tokens of a sentence are hidden, and its output still changes with them.
@@ -77,11 +77,11 @@ def uniform_row(layer: Evidence) -> Iterator[Finding]:
     How to mend it: zero such rows, ``weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)``, or make sure that they
     are not read. It is a notice, as many libraries leave such rows as they are.
     """
-    require_keep(layer)
-    keep, before = _wholly_hidden(layer)
-    run = partial(layer.run, keep=keep)
-    last = run(layer.with_token(layer.k_length - 1))
-    rows = slice(None) if layer.layer.is_cross else slice(0, layer.length - 1)
+    require_keep(evidence)
+    keep, before = _wholly_hidden(evidence)
+    run = partial(evidence.run, keep=keep)
+    last = run(evidence.with_token(evidence.k_length - 1))
+    rows = slice(None) if evidence.layer.is_cross else slice(0, evidence.length - 1)
     if bool(changes(before[1, rows], last[1, rows]).any()):
         yield finding(
             "uniform-row",
@@ -90,5 +90,5 @@ def uniform_row(layer: Evidence) -> Iterator[Finding]:
             found="its outputs still change with its tokens",
             mistake="the mask adds the same finite number to all scores, which a softmax does not see",
             mend="weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), where such rows are read",
-            at=masked_at(layer.padded_pass),
+            at=masked_at(evidence.padded_pass),
         )

@@ -21,22 +21,22 @@ class _Side(NamedTuple):
     axis: int | None  # that attention runs over, or of queries; None: not known
 
 
-def _sides(layer: Evidence, number: int) -> Iterator[_Side]:
+def _sides(evidence: Evidence, number: int) -> Iterator[_Side]:
     """Iterate over the rows of queries, keys and values of an attention, as far as they were seen."""
-    seen = layer.attentions[number]
+    seen = evidence.attentions[number]
     _, query, key = seen.letters
     of_queries, of_keys = seen.features
-    rows = layer.rows(number, lambda one: one.query, of_queries, of_queries=True)
+    rows = evidence.rows(number, lambda one: one.query, of_queries, of_queries=True)
     if rows is not None:
         letters = seen.query_axes.replace(seen.query_axes[of_queries], "")
         yield _Side("queries", rows, letters.index(query) if query in letters else None)
-    rows = layer.rows(number, lambda one: one.key, of_keys)
+    rows = evidence.rows(number, lambda one: one.key, of_keys)
     if rows is not None:
         letters = seen.key_axes.replace(seen.key_axes[of_keys], "")
         yield _Side("keys", rows, letters.index(key) if key in letters else None)
     if (axes := axes_of_values(seen)) is not None:
         features, tokens = axes
-        rows = layer.rows(number, lambda one: one.value, features)
+        rows = evidence.rows(number, lambda one: one.value, features)
         if rows is not None:
             yield _Side("values", rows, tokens - (features < tokens))
 
@@ -59,7 +59,7 @@ def axes_of_values(seen: Seen) -> tuple[int, int] | None:
 
 
 @probe("heads-layout", "rows are tokens", unless="random")
-def heads_layout(layer: Evidence) -> Iterator[Finding]:
+def heads_layout(evidence: Evidence) -> Iterator[Finding]:
     """Heads are split or merged by a view where a transpose belongs, so that rows mix tokens.
 
     One token at a time is replaced. Row t of the queries, keys and values of each head should change with token t, and
@@ -72,26 +72,26 @@ def heads_layout(layer: Evidence) -> Iterator[Finding]:
     How to mend it: split with ``x.view(batch, length, n_heads, d_key).transpose(1, 2)``, and merge with
     ``x.transpose(1, 2).reshape(batch, length, d_model)``. Attention that runs over heads lacks the first transpose.
     """
-    if not layer.attentions:
+    if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
     wrong = False
-    for number, seen in enumerate(layer.attentions):
-        for side in _sides(layer, number):
-            found = _of_side(layer, seen, side)
+    for number, seen in enumerate(evidence.attentions):
+        for side in _sides(evidence, number):
+            found = _of_side(evidence, seen, side)
             if found is not None:
                 yield found
                 wrong = True
                 break
         if wrong:
             return
-    for number in range(len(layer.attentions)):
-        found = _of_merge(layer, number)
+    for number in range(len(evidence.attentions)):
+        found = _of_merge(evidence, number)
         if found is not None:
             yield found
             return
 
 
-def _of_side(layer: Evidence, seen: Seen, side: _Side) -> Finding | None:
+def _of_side(evidence: Evidence, seen: Seen, side: _Side) -> Finding | None:
     rows = side.rows
     n_tokens = rows.of_token.shape[0]
     if not bool(rows.of_token.any()):
@@ -169,28 +169,28 @@ def _tokens(side: _Side) -> Contrast | None:
     )
 
 
-def _of_merge(layer: Evidence, number: int) -> Finding | None:
+def _of_merge(evidence: Evidence, number: int) -> Finding | None:
     """Return the finding that outputs are made of other queries' values, as their gradients tell; None: they are not,
     or it is not known."""
-    seen = layer.attentions[number]
-    output, graph = seen.output, layer.base.graph
-    axis, places = query_axis_of_output(seen), _places_of_tokens(layer, number)
+    seen = evidence.attentions[number]
+    output, graph = seen.output, evidence.base.graph
+    axis, places = query_axis_of_output(seen), _places_of_tokens(evidence, number)
     if output is None or axis is None or places is None or not output.requires_grad:
         return None
-    if output.shape[axis] != places.n_rows or graph.shape[1] != layer.length:
+    if output.shape[axis] != places.n_rows or graph.shape[1] != evidence.length:
         return None
-    for one in layer.attentions:
+    for one in evidence.attentions:
         if one is not seen and one.query.requires_grad and _reaches(one.query, output):
             return None
-    on = torch.zeros(layer.length, places.n_rows)
+    on = torch.zeros(evidence.length, places.n_rows)
     mixed = torch.randn(graph.shape[-1], generator=torch.Generator().manual_seed(0))  # the sum of a norm is constant
-    for place in range(layer.length):
+    for place in range(evidence.length):
         wanted = graph[0, place] @ mixed.to(graph)
         (gradient,) = torch.autograd.grad(wanted, output, retain_graph=True, allow_unused=True)
         if gradient is not None:
             on[place] = gradient.abs().movedim(axis, 0).flatten(1).amax(dim=1).cpu()
     made = on > 1e-6 * on.amax().clamp(min=1e-12)
-    own = made[torch.arange(layer.length), places.rows]
+    own = made[torch.arange(evidence.length), places.rows]
     wrong = ~own & made.any(dim=1)
     if not bool(wrong.any()):
         return None
@@ -202,7 +202,7 @@ def _of_merge(layer: Evidence, number: int) -> Finding | None:
         tried="which queries' weighted values each output is made of, by its gradient",
         found=f"output {place} is made of the values for queries {of}, and not of those for query {row}",
         mistake="heads are merged by a view or reshape where a transpose belongs"
-        if places.n_rows == layer.length
+        if places.n_rows == evidence.length
         else "rows beside the tokens, such as a CLS token, are cut off at the wrong end",
         mend="x.transpose(1, 2).reshape(batch, length, d_model)",
         at=seen.values or seen.fused,
@@ -221,16 +221,16 @@ class _Places(NamedTuple):
     n_rows: int
 
 
-def _places_of_tokens(layer: Evidence, number: int) -> _Places | None:
+def _places_of_tokens(evidence: Evidence, number: int) -> _Places | None:
     """Return which row of the queries each token has become; None: not one row each."""
-    of_queries, _ = layer.attentions[number].features
-    rows = layer.rows(number, lambda one: one.query, of_queries, of_queries=True)
+    of_queries, _ = evidence.attentions[number].features
+    rows = evidence.rows(number, lambda one: one.query, of_queries, of_queries=True)
     if rows is None or len(rows.axes) != 1:
         return None
     axis = rows.axes[0]
-    along = rows.of_token.movedim(axis + 1, -1).reshape(layer.length, -1, rows.of_token.shape[axis + 1])[:, 0]
+    along = rows.of_token.movedim(axis + 1, -1).reshape(evidence.length, -1, rows.of_token.shape[axis + 1])[:, 0]
     made = along.any(dim=0).nonzero().flatten()
-    if len(made) != layer.length:
+    if len(made) != evidence.length:
         return None
     return _Places(made, along.shape[1])
 
@@ -251,16 +251,16 @@ def query_axis_of_output(seen: Seen) -> int | None:
     return step.product.result.index(letter) if len(step.product.result) == step.result.ndim else None
 
 
-def are_tokens(layer: Evidence, number: int) -> bool:
+def are_tokens(evidence: Evidence, number: int) -> bool:
     """Return whether the queries and the keys of an attention are tokens, each made of no other token."""
-    sides = list(_sides(layer, number))
+    sides = list(_sides(evidence, number))
     return len(sides) > 1 and all(
         side.axis is not None and side.axis in side.rows.axes and side.rows.are_single for side in sides
     )
 
 
 @probe("groups", "groups of heads", unless="random heads-layout")
-def groups(layer: Evidence) -> Iterator[Finding]:
+def groups(evidence: Evidence) -> Iterator[Finding]:
     """Grouped queries share keys in another order than values, or than checkpoints usually do.
 
     Heads whose keys are equal are compared with heads whose values are equal. ``repeat_interleave`` gives the first
@@ -272,9 +272,9 @@ def groups(layer: Evidence) -> Iterator[Finding]:
     How to mend it: ``x.repeat_interleave(n_heads // n_kv_heads, dim=1)`` of keys and of values, or ``enable_gqa=True``
     in ``F.scaled_dot_product_attention``. Keys and values that are both tiled are a notice.
     """
-    if not layer.attentions:
+    if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
-    for seen in layer.attentions:
+    for seen in evidence.attentions:
         if seen.value is None or (axes := axes_of_values(seen)) is None or seen.value.shape[axes[0]] != seen.d_key:
             continue  # values of other sizes are shared in their own way
         of_keys, of_values = (_pattern(x) for x in _by_head(seen))

@@ -20,15 +20,15 @@ from mhaviz.results.check import Contrast, Finding
 CAUSES = "random heads-layout batch softmax-axis input-changed mask-after-softmax"
 
 
-def require_keep(layer: Evidence) -> None:
+def require_keep(evidence: Evidence) -> None:
     """Raise CannotProbe if the layer takes no mask of padding."""
-    if not layer.layer.takes_keep:
+    if not evidence.layer.takes_keep:
         raise CannotProbe("it takes no mask of padding")
 
 
-def real(layer: Evidence) -> Tensor:
+def real(evidence: Evidence) -> Tensor:
     """Return which queries of sentence 1 are no padding: bool, (q_length,)."""
-    return torch.ones(layer.length, dtype=torch.bool) if layer.layer.is_cross else layer.keep[1]
+    return torch.ones(evidence.length, dtype=torch.bool) if evidence.layer.is_cross else evidence.keep[1]
 
 
 def masked_at(one: Pass, visible: Tensor | None = None) -> Step | None:
@@ -59,13 +59,15 @@ def _is_mask(x: Tensor) -> bool:
     return x.dtype == torch.bool or (not x.requires_grad and len(torch.unique(x)) <= 2)
 
 
-def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: str | None = None) -> Contrast | None:
+def as_masked(
+    evidence: Evidence, one: Pass, visible: Tensor, sentence: int, note: str | None = None
+) -> Contrast | None:
     """Return the weights of a sentence beside those of a mask as it should be; None: not known, or no others.
 
     They are those of the first attention that gives weight to what is hidden, or none to what is not.
 
     Args:
-        layer: the layer.
+        evidence: of the layer.
         one: the pass with the mask.
         visible: bool, (q_length, k_length), what queries should see.
         sentence: number of the sentence.
@@ -75,7 +77,7 @@ def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: 
         weights, products = one.weights(number), one.products(number)
         if weights is None or products is None or weights.shape != products.shape or weights.shape[2:] != visible.shape:
             return None
-        A, plain = weights[sentence], layer.base.weights(number) if number < len(layer.attentions) else None
+        A, plain = weights[sentence], evidence.base.weights(number) if number < len(evidence.attentions) else None
         expected = None if plain is None or plain.shape != weights.shape else plain[sentence].masked_fill(~visible, 0)
         if expected is not None and bool((expected[:, visible] > 0).all()):  # with the layer's factor and biases
             expected = (expected / expected.sum(dim=-1, keepdim=True)).nan_to_num(0.0)
@@ -84,11 +86,11 @@ def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: 
             expected = weighed(products[sentence], factor, visible)
         if torch.allclose(A, expected, atol=1e-3, equal_nan=True):
             continue
-        keep = layer.keep[sentence] if one is layer.padded_pass else None
-        names = token_names(layer.k_length, keep)
-        rows = token_names(layer.length) if layer.layer.is_cross else names
+        keep = evidence.keep[sentence] if one is evidence.padded_pass else None
+        names = token_names(evidence.k_length, keep)
+        rows = token_names(evidence.length) if evidence.layer.is_cross else names
         if note is None:
-            hidden = A.masked_fill(visible, 0.0).sum(dim=-1).masked_fill(~real(layer), 0.0).nan_to_num(0.0)
+            hidden = A.masked_fill(visible, 0.0).sum(dim=-1).masked_fill(~real(evidence), 0.0).nan_to_num(0.0)
             head, query = divmod(int(hidden.argmax()), A.shape[1])
             named = f"{head_name(None, head)}, " if len(A) > 1 else ""
             note = f"{named}query x{query}: gives {float(hidden[head, query]):.2f} of its weight to padding"
@@ -96,14 +98,14 @@ def as_masked(layer: Evidence, one: Pass, visible: Tensor, sentence: int, note: 
     return None
 
 
-def _visible(layer: Evidence) -> Tensor:
+def _visible(evidence: Evidence) -> Tensor:
     """Return what the queries of sentence 1 should see with padding: bool, (q_length, k_length)."""
-    visible = layer.keep[1].expand(layer.length, -1)
-    return visible.tril() if layer.is_causal else visible
+    visible = evidence.keep[1].expand(evidence.length, -1)
+    return visible.tril() if evidence.is_causal else visible
 
 
 @probe("mask-polarity", "padding", unless=CAUSES)
-def mask_polarity(layer: Evidence) -> Iterator[Finding]:
+def mask_polarity(evidence: Evidence) -> Iterator[Finding]:
     """The mask of padding is upside down: it hides tokens and shows padding.
 
     Tokens and padding are replaced in turn. The outputs of tokens change with padding, and not with other tokens. A
@@ -115,34 +117,34 @@ def mask_polarity(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: pass ``~mask``, and name a mask by what it says, such as ``keep`` or ``is_padding``.
     """
-    require_keep(layer)
-    on, expected = layer.padded.on[1, real(layer)], layer.padded.expected[1, real(layer)]
-    whole = layer.padded.on[1]
-    off = torch.ones_like(on) if layer.layer.is_cross else ~torch.eye(*whole.shape, dtype=torch.bool)[real(layer)]
-    can = layer.depends[1, real(layer)] & off
+    require_keep(evidence)
+    on, expected = evidence.padded.on[1, real(evidence)], evidence.padded.expected[1, real(evidence)]
+    whole = evidence.padded.on[1]
+    off = torch.ones_like(on) if evidence.layer.is_cross else ~torch.eye(*whole.shape, dtype=torch.bool)[real(evidence)]
+    can = evidence.depends[1, real(evidence)] & off
     tokens, padding = can & expected, can & ~expected
     is_hidden = not bool((on & tokens).any()) and bool(tokens.any())
-    if is_hidden and bool((on & padding).any() if bool(padding.any()) else _all_kept_hides(layer)):
+    if is_hidden and bool((on & padding).any() if bool(padding.any()) else _all_kept_hides(evidence)):
         yield finding(
             "mask-polarity",
-            tried=f"{layer.tried_padding}, and another token in each place",
+            tried=f"{evidence.tried_padding}, and another token in each place",
             found="outputs of tokens change with padding, and not with other tokens",
             mistake="the mask is upside down: it hides tokens and shows padding",
             mend="pass ~mask, or swap the two values where it is applied",
-            at=masked_at(layer.padded_pass),
-            contrast=as_masked(layer, layer.padded_pass, _visible(layer), 1),
+            at=masked_at(evidence.padded_pass),
+            contrast=as_masked(evidence, evidence.padded_pass, _visible(evidence), 1),
         )
 
 
-def _all_kept_hides(layer: Evidence) -> bool:
+def _all_kept_hides(evidence: Evidence) -> bool:
     """Return whether a mask that hides nothing hides all tokens from one another."""
-    whole = layer.influence(torch.ones_like(layer.keep), False)
-    off = torch.ones_like(whole.on) if layer.layer.is_cross else ~torch.eye(*whole.on.shape[1:], dtype=torch.bool)
+    whole = evidence.influence(torch.ones_like(evidence.keep), False)
+    off = torch.ones_like(whole.on) if evidence.layer.is_cross else ~torch.eye(*whole.on.shape[1:], dtype=torch.bool)
     return not bool((whole.on & off).any())
 
 
 @probe("mask-side", "padding", unless=f"{CAUSES} mask-polarity")
-def mask_side(layer: Evidence) -> Iterator[Finding]:
+def mask_side(evidence: Evidence) -> Iterator[Finding]:
     """The mask of padding hides rows of queries in place of columns of keys.
 
     With padding, the outputs of tokens are the same as without a mask, and those of padding are not.
@@ -152,37 +154,37 @@ def mask_side(layer: Evidence) -> Iterator[Finding]:
     How to mend it: the mask broadcasts to (batch_size, n_heads, q_length, k_length): ``mask[:, None, None, :]``, not
     ``mask[:, None, :, None]``.
     """
-    require_keep(layer)
-    if layer.layer.is_cross or not bool(layer.padded.leaks[1, real(layer)].any()):
+    require_keep(evidence)
+    if evidence.layer.is_cross or not bool(evidence.padded.leaks[1, real(evidence)].any()):
         return
-    before = layer.plain[1]
-    after = layer.padded.output[1]
+    before = evidence.plain[1]
+    after = evidence.padded.output[1]
     changed = changes(before, after).any(dim=-1)
-    tokens, padding = changed[layer.keep[1]], changed[~layer.keep[1]]
+    tokens, padding = changed[evidence.keep[1]], changed[~evidence.keep[1]]
     if not bool(tokens.any()) and bool(padding.any()):
         yield finding(
             "mask-side",
-            tried=layer.tried_padding,
+            tried=evidence.tried_padding,
             found="outputs of tokens are as without a mask, and those of padding are others",
             mistake="the mask hides rows of queries, not columns of keys",
             mend="mask[:, None, None, :] of (batch_size, n_heads, q_length, k_length), not mask[:, None, :, None]",
-            at=masked_at(layer.padded_pass),
-            contrast=as_masked(layer, layer.padded_pass, _visible(layer), 1),
+            at=masked_at(evidence.padded_pass),
+            contrast=as_masked(evidence, evidence.padded_pass, _visible(evidence), 1),
         )
 
 
-def _masked_passes(layer: Evidence) -> Iterator[tuple[Pass, Tensor, int, str]]:
+def _masked_passes(evidence: Evidence) -> Iterator[tuple[Pass, Tensor, int, str]]:
     """Iterate over passes with a mask that leaks: the pass, what should be seen, a sentence, and what was tried."""
-    if layer.layer.takes_keep and bool(layer.padded.leaks[1, real(layer)].any()):
-        yield layer.padded_pass, _visible(layer), 1, layer.tried_padding
-    leaks = layer.layer.takes_causal and bool(layer.causal.leaks.any())
-    if leaks or (not layer.layer.takes_causal and not layer.layer.is_cross and layer.length > 1):
-        later = torch.ones(layer.length, layer.k_length, dtype=torch.bool).tril()
-        yield layer.causal_pass, later, 0, "later tokens hidden"
+    if evidence.layer.takes_keep and bool(evidence.padded.leaks[1, real(evidence)].any()):
+        yield evidence.padded_pass, _visible(evidence), 1, evidence.tried_padding
+    leaks = evidence.layer.takes_causal and bool(evidence.causal.leaks.any())
+    if leaks or (not evidence.layer.takes_causal and not evidence.layer.is_cross and evidence.length > 1):
+        later = torch.ones(evidence.length, evidence.k_length, dtype=torch.bool).tril()
+        yield evidence.causal_pass, later, 0, "later tokens hidden"
 
 
 @probe("mask-value", "padding", unless=f"{CAUSES} mask-polarity mask-side")
-def mask_value(layer: Evidence) -> Iterator[Finding]:
+def mask_value(evidence: Evidence) -> Iterator[Finding]:
     """The numbers of the mask are too small to hide a key.
 
     The mask changes the weights of hidden keys, and leaves them above 0.
@@ -193,7 +195,7 @@ def mask_value(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: ``scores.masked_fill(~keep, -torch.inf)``, or ``torch.finfo(scores.dtype).min`` in place of −∞.
     """
-    for one in (layer.base, *([layer.causal_pass] if layer.layer.takes_causal else [])):
+    for one in (evidence.base, *([evidence.causal_pass] if evidence.layer.takes_causal else [])):
         for step in one.steps:
             if step.name == "fused" and len(step.given) > 3 and _is_of_ones(step.given[3]):
                 yield finding(
@@ -205,18 +207,18 @@ def mask_value(layer: Evidence) -> Iterator[Finding]:
                     at=step,
                 )
                 return
-    for one, visible, sentence, tried in _masked_passes(layer):
+    for one, visible, sentence, tried in _masked_passes(evidence):
         for number, seen in enumerate(one.attentions):
             A, products = one.weights(number), one.products(number)
             if A is None or products is None or A.shape != products.shape or A.shape[2:] != visible.shape:
                 continue
             rows = visible.any(dim=-1)
-            rows &= real(layer) if one is layer.padded_pass else rows
+            rows &= real(evidence) if one is evidence.padded_pass else rows
             shown, hidden = rows[:, None] & visible, rows[:, None] & ~visible
             left = A[sentence][:, hidden]
             if not left.numel() or not bool((left > _SEEN).all()) or not bool((A[sentence][:, shown] > _SEEN).all()):
                 continue
-            line = regress(layer, number)
+            line = regress(evidence, number)
             factor = seen.d_key**-0.5 if line is None else line.slope
             if not _is_weak(A[sentence], products[sentence] * factor, shown, hidden):
                 continue
@@ -228,7 +230,7 @@ def mask_value(layer: Evidence) -> Iterator[Finding]:
                 mistake="the numbers of the mask are too small, such as 1e-9 for -1e9, or a bool mask that is added",
                 mend="scores.masked_fill(~keep, -torch.inf)",
                 at=masked_at(one),
-                contrast=as_masked(layer, one, visible, sentence, f"up to {share:.2f} goes to hidden keys"),
+                contrast=as_masked(evidence, one, visible, sentence, f"up to {share:.2f} goes to hidden keys"),
             )
             return
 
@@ -256,7 +258,7 @@ def _is_weak(A: Tensor, scores: Tensor, shown: Tensor, hidden: Tensor) -> bool:
 
 
 @probe("padding", "padding", unless=f"{CAUSES} eval-dropout mask-polarity mask-side mask-value")
-def padding(layer: Evidence) -> Iterator[Finding]:
+def padding(evidence: Evidence) -> Iterator[Finding]:
     """Padding changes the outputs of tokens.
 
     Padded tokens are replaced, and their number is changed; a mask that hides nothing is compared with none. Nothing of
@@ -269,23 +271,23 @@ def padding(layer: Evidence) -> Iterator[Finding]:
     ``scores.masked_fill(~keep[:, None, None, :], -torch.inf)``. A mask that is repeated for heads stays beside its
     sentence with ``repeat_interleave(n_heads, dim=0)``. Means are over tokens alone, not over the padded length.
     """
-    require_keep(layer)
-    for trial in _trials(layer):
+    require_keep(evidence)
+    for trial in _trials(evidence):
         leaks = trial.influence.leaks[trial.sentence] & trial.queries[:, None] & ~trial.keep
         if not bool(leaks.any()):
             continue
         query, key = leaks.nonzero()[0].tolist()
-        without = layer.run(layer.keys, causal=trial.is_causal)
+        without = evidence.run(evidence.keys, causal=trial.is_causal)
         has_effect = bool(changes(without, trial.influence.output)[trial.sentence, trial.queries].any())
-        is_plain = trial.influence is layer.padded
+        is_plain = trial.influence is evidence.padded
         yield finding(
             "padding",
             tried=f"{trial.name}, replaced by others",
             found=f"the output of query {query} changes with padded key {key}",
             mistake="padding is not hidden in all heads or for all queries" if has_effect else "the mask has no effect",
             mend="scores.masked_fill(~keep[:, None, None, :], -torch.inf)",
-            at=masked_at(layer.padded_pass),
-            contrast=(as_masked(layer, layer.padded_pass, _visible(layer), 1) if is_plain else None)
+            at=masked_at(evidence.padded_pass),
+            contrast=(as_masked(evidence, evidence.padded_pass, _visible(evidence), 1) if is_plain else None)
             or contrast(
                 "influence",
                 trial.influence.on[trial.sentence][None].float(),
@@ -293,9 +295,9 @@ def padding(layer: Evidence) -> Iterator[Finding]:
             ),
         )
         return
-    for name, wanted, found in _outputs(layer):
+    for name, wanted, found in _outputs(evidence):
         if wanted.shape == found.shape and not are_close(found, wanted):
-            is_weighed = _weighs_padding(layer)
+            is_weighed = _weighs_padding(evidence)
             yield finding(
                 "padding",
                 tried=name,
@@ -304,14 +306,14 @@ def padding(layer: Evidence) -> Iterator[Finding]:
                 if is_weighed
                 else "the number of padded tokens matters: a mask of another sentence, or a mean over all",
                 mend="hide padding as keys, in each layer, keep masks beside their sentences, and count tokens alone",
-                at=masked_at(layer.padded_pass),
+                at=masked_at(evidence.padded_pass),
             )
             return
 
 
-def _weighs_padding(layer: Evidence) -> bool:
+def _weighs_padding(evidence: Evidence) -> bool:
     """Return whether any attention gives weight to padding of sentence 1."""
-    one, cells = layer.padded_pass, real(layer)[:, None] & ~layer.keep[1]
+    one, cells = evidence.padded_pass, real(evidence)[:, None] & ~evidence.keep[1]
     for number in range(len(one.attentions)):
         A = one.weights(number)
         if A is not None and A.shape[2:] == cells.shape and bool((A[1][:, cells] > _SEEN).any()):
@@ -339,34 +341,34 @@ class _Trial(NamedTuple):
     sentence: int = 1
 
 
-def _trials(layer: Evidence) -> Iterator[_Trial]:
+def _trials(evidence: Evidence) -> Iterator[_Trial]:
     """Iterate over masks of padding: alone, and where the layer takes it with later tokens hidden, at either end."""
-    yield _Trial(layer.tried_padding, layer.padded, real(layer), layer.keep[1])
-    other = layer.keep.roll(1, 0)  # of sentence 2
-    queries = torch.ones(layer.length, dtype=torch.bool) if layer.layer.is_cross else other[2]
+    yield _Trial(evidence.tried_padding, evidence.padded, real(evidence), evidence.keep[1])
+    other = evidence.keep.roll(1, 0)  # of sentence 2
+    queries = torch.ones(evidence.length, dtype=torch.bool) if evidence.layer.is_cross else other[2]
     yield _Trial(
-        f"{HIDDEN} padded tokens in sentence 2 alone", layer.influence(other, False), queries, other[2], False, 2
+        f"{HIDDEN} padded tokens in sentence 2 alone", evidence.influence(other, False), queries, other[2], False, 2
     )
-    if layer.layer.takes_causal and not layer.layer.is_cross:
-        for keep, place in ((layer.padded_at_end, "end"), (layer.padded_at_end.flip(-1), "beginning")):
+    if evidence.layer.takes_causal and not evidence.layer.is_cross:
+        for keep, place in ((evidence.padded_at_end, "end"), (evidence.padded_at_end.flip(-1), "beginning")):
             name = f"{HIDDEN} padded tokens at the {place} of sentence 1, and later tokens hidden"
-            yield _Trial(name, layer.influence(keep, True), keep[1], keep[1], True)
+            yield _Trial(name, evidence.influence(keep, True), keep[1], keep[1], True)
 
 
-def _outputs(layer: Evidence) -> Iterator[tuple[str, Tensor, Tensor]]:
+def _outputs(evidence: Evidence) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Iterate over outputs of tokens that should be the same: what was tried, and both outputs."""
-    keep = layer.padded_at_end
-    queries = slice(None) if layer.layer.is_cross else slice(0, layer.length - HIDDEN)
-    padded = layer.run(layer.keys, keep=keep)
-    unpadded = layer.run(layer.keys, keep=torch.ones_like(keep))
+    keep = evidence.padded_at_end
+    queries = slice(None) if evidence.layer.is_cross else slice(0, evidence.length - HIDDEN)
+    padded = evidence.run(evidence.keys, keep=keep)
+    unpadded = evidence.run(evidence.keys, keep=torch.ones_like(keep))
     yield "padding at the end of sentence 1, and sentence 0, which has none", unpadded[0], padded[0]
-    if not layer.layer.needs_mask:
-        yield "no mask, and a mask that hides nothing", layer.plain, unpadded
-    cut = layer.keys[1:2, :-HIDDEN]
-    x = layer.x[1:2] if layer.layer.is_cross else cut
+    if not evidence.layer.needs_mask:
+        yield "no mask, and a mask that hides nothing", evidence.plain, unpadded
+    cut = evidence.keys[1:2, :-HIDDEN]
+    x = evidence.x[1:2] if evidence.layer.is_cross else cut
     with suppress(RuntimeError):  # it may take inputs of one length alone
-        alone = layer.output(x, keep=torch.ones(1, cut.shape[1], dtype=torch.bool), **layer.beside(cut))
+        alone = evidence.output(x, keep=torch.ones(1, cut.shape[1], dtype=torch.bool), **evidence.beside(cut))
         yield "sentence 1 without its padding", alone[0], padded[1, queries]
-    lengths = torch.tensor([layer.k_length, layer.k_length - HIDDEN, max(layer.k_length - HIDDEN - 2, 1)])
-    others = layer.run(layer.keys, keep=torch.arange(layer.k_length) < lengths[:, None])
+    lengths = torch.tensor([evidence.k_length, evidence.k_length - HIDDEN, max(evidence.k_length - HIDDEN - 2, 1)])
+    others = evidence.run(evidence.keys, keep=torch.arange(evidence.k_length) < lengths[:, None])
     yield "more padding in sentence 2, and sentence 1", padded[1, queries], others[1, queries]

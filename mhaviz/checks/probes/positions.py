@@ -18,7 +18,7 @@ _CAUSES = "random heads-layout softmax-axis batch isolated"
 
 
 @probe("positions", "positions", unless=_CAUSES)
-def positions(layer: Evidence) -> Iterator[Finding]:
+def positions(evidence: Evidence) -> Iterator[Finding]:
     """Rotary positions are not relative, or values are rotated.
 
     All tokens of a sentence are the same, so that q·k may depend on the distance of query and key alone (Su et al.
@@ -31,26 +31,26 @@ def positions(layer: Evidence) -> Iterator[Finding]:
     How to mend it: rotate queries and keys by the same angles, along the axis of tokens, after the split into heads,
     and leave values alone. Half-split and interleaved pairs of features are two layouts: use the same for both.
     """
-    if not layer.attentions:
+    if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
-    for number, seen in enumerate(layer.constant_pass.attentions):
-        if number >= len(layer.attentions):
+    for number, seen in enumerate(evidence.constant_pass.attentions):
+        if number >= len(evidence.attentions):
             break
-        if not are_tokens(layer, number):
+        if not are_tokens(evidence, number):
             continue  # a convolution before it, say, has positions of its own at the ends
-        found = _of_products(layer, number, seen) or _of_values(layer, seen) or _of_heads(layer, number, seen)
+        found = _of_products(evidence, number, seen) or _of_values(evidence, seen) or _of_heads(evidence, number, seen)
         if found is not None:
             yield found
             return
-    yield from _shifted(layer)
+    yield from _shifted(evidence)
 
 
-def _of_products(layer: Evidence, number: int, seen: Seen) -> Finding | None:
+def _of_products(evidence: Evidence, number: int, seen: Seen) -> Finding | None:
     products = seen.by_head(seen.products, BATCH_SIZE)
     if products is None or products.shape[2] != products.shape[3]:
         return None
     lengths = [x.detach().norm(dim=axis) for x, axis in zip((seen.query, seen.key), seen.features, strict=True)]
-    if not all(_are_alike(one) for one in lengths) and not _are_paired(layer, number):
+    if not all(_are_alike(one) for one in lengths) and not _are_paired(evidence, number):
         return None  # positions are added
     scores, n = products[0], products.shape[2]
     size = scores.abs().amax()
@@ -77,9 +77,9 @@ def _of_products(layer: Evidence, number: int, seen: Seen) -> Finding | None:
     return None
 
 
-def _are_paired(layer: Evidence, number: int) -> bool:
+def _are_paired(evidence: Evidence, number: int) -> bool:
     """Return whether features of queries or keys are each made of two features of a projection, as a rotation's are."""
-    sides = [follow(layer, number, side) for side in ("query", "key")]
+    sides = [follow(evidence, number, side) for side in ("query", "key")]
     return any(side is not None and side.is_linear and side.n_mixed == 2 for side in sides)
 
 
@@ -102,14 +102,14 @@ def _relative(scores: Tensor) -> Tensor:
     return torch.where(distance >= 0, scores[0][distance.clamp(min=0)], scores[:, 0][(-distance).clamp(min=0)])
 
 
-def _of_values(layer: Evidence, seen: Seen) -> Finding | None:
+def _of_values(evidence: Evidence, seen: Seen) -> Finding | None:
     axes = axes_of_values(seen)
     if axes is None or seen.value is None:
         return None
     features, tokens = axes
     V = seen.value.detach().movedim((tokens, features), (-2, -1))
     V = V.reshape(-1, *V.shape[-2:])[0]
-    if V.shape[0] != layer.k_length:
+    if V.shape[0] != evidence.k_length:
         return None
     lengths = V.norm(dim=-1)
     turns = bool(((V - V[:1]).abs() > relative(V) * V.abs().amax()).any())
@@ -125,7 +125,7 @@ def _of_values(layer: Evidence, seen: Seen) -> Finding | None:
     return None
 
 
-def _of_heads(layer: Evidence, number: int, seen: Seen) -> Finding | None:
+def _of_heads(evidence: Evidence, number: int, seen: Seen) -> Finding | None:
     """Return the finding that rows are rotated by the same angles at all positions."""
     axis = seen.features[0]
     letters = seen.query_axes.replace(seen.query_axes[axis], "")
@@ -135,7 +135,7 @@ def _of_heads(layer: Evidence, number: int, seen: Seen) -> Finding | None:
     rows = seen.query.detach().movedim(axis, -1).movedim(letters.index(query), -2)
     if rows.shape[-2] < 3 or bool(changes(rows[..., 1:2, :].expand_as(rows[..., 1:, :]), rows[..., 1:, :]).any()):
         return None
-    side = follow(layer, number, "query")
+    side = follow(evidence, number, "query")
     if side is None or not side.is_linear or side.factor is None or side.n_mixed != 2:
         return None
     return finding(
@@ -148,16 +148,16 @@ def _of_heads(layer: Evidence, number: int, seen: Seen) -> Finding | None:
     )
 
 
-def _shifted(layer: Evidence) -> Iterator[Finding]:
-    name = layer.layer.positions
-    if name is None or layer.layer.is_cross:
+def _shifted(evidence: Evidence) -> Iterator[Finding]:
+    name = evidence.layer.positions
+    if name is None or evidence.layer.is_cross:
         return
-    at = torch.arange(layer.length, device=layer.x.device).expand(BATCH_SIZE, -1)
+    at = torch.arange(evidence.length, device=evidence.x.device).expand(BATCH_SIZE, -1)
     try:
-        here, there = (layer.output(layer.x, **{name: at + shift}) for shift in (0, 5))
+        here, there = (evidence.output(evidence.x, **{name: at + shift}) for shift in (0, 5))
     except (IndexError, RuntimeError, TypeError):
         return
-    if _is_rotary(layer) and not are_close(there, here):
+    if _is_rotary(evidence) and not are_close(there, here):
         yield finding(
             "positions",
             tried=f"{name} shifted by 5",
@@ -167,8 +167,8 @@ def _shifted(layer: Evidence) -> Iterator[Finding]:
         )
 
 
-def _is_rotary(layer: Evidence) -> bool:
-    seen = layer.constant_pass.attentions
+def _is_rotary(evidence: Evidence) -> bool:
+    seen = evidence.constant_pass.attentions
     return bool(seen) and all(
         _are_alike(x.detach().norm(dim=axis))
         for x, axis in zip((seen[0].query, seen[0].key), seen[0].features, strict=True)

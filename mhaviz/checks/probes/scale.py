@@ -34,9 +34,9 @@ class _Factor(NamedTuple):
     is_notice: bool = False
 
 
-def _factors(layer: Evidence, seen: Seen) -> list[_Factor]:
+def _factors(evidence: Evidence, seen: Seen) -> list[_Factor]:
     """Return factors that q·k may have, the right one first."""
-    d_key, d_model = seen.d_key, layer.layer.d_model
+    d_key, d_model = seen.d_key, evidence.layer.d_model
     n_heads = max(d_model // d_key, 1)
     return [
         _Factor(d_key**-0.5, "1/√d_key"),
@@ -53,7 +53,7 @@ def _factors(layer: Evidence, seen: Seen) -> list[_Factor]:
 
 
 @probe("softcap", "scale", unless=_CAUSES)
-def softcap(layer: Evidence) -> Iterator[Finding]:
+def softcap(evidence: Evidence) -> Iterator[Finding]:
     """Scores are capped by a tanh.
 
     log A is regressed on q·k, and c·tanh(s·q·k / c) fits where no line does.
@@ -63,8 +63,8 @@ def softcap(layer: Evidence) -> Iterator[Finding]:
     How to mend it: nothing, where it is on purpose. ``F.scaled_dot_product_attention`` has no cap: a checkpoint that
     was trained with it needs ``flex_attention``, another kernel that has it, or a softmax that is written out.
     """
-    for number in range(len(layer.attentions)):
-        line = regress(layer, number)
+    for number in range(len(evidence.attentions)):
+        line = regress(evidence, number)
         if line is not None and line.softcap is not None:
             yield finding(
                 "softcap",
@@ -73,13 +73,13 @@ def softcap(layer: Evidence) -> Iterator[Finding]:
                 found=f"scores are capped at {line.softcap:.3g}",
                 mistake="",
                 mend="nothing, if it is on purpose",
-                at=layer.attentions[number].step,
+                at=evidence.attentions[number].step,
             )
             return
 
 
 @probe("scale", "scale", unless=f"{_CAUSES} softcap")
-def scale(layer: Evidence) -> Iterator[Finding]:
+def scale(evidence: Evidence) -> Iterator[Finding]:
     """Scores are not divided by √d_key.
 
     log A is regressed on q·k, which gives the factor of q·k in the softmax; gradients give the factors that stand in
@@ -93,22 +93,22 @@ def scale(layer: Evidence) -> Iterator[Finding]:
     d_model. ``F.scaled_dot_product_attention`` divides by itself: do not scale queries beforehand. T5 has no factor,
     and small initial weights in its place; muP divides by d_key. Both are notices.
     """
-    if not layer.attentions:
+    if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
     reasons = []
-    for number, seen in enumerate(layer.attentions):
-        line = regress(layer, number)
+    for number, seen in enumerate(evidence.attentions):
+        line = regress(evidence, number)
         if line is None:
             reasons.append("no softmax of q·k was seen")
             continue
         if line.unexplained > UNEXPLAINED:
             reasons.append("scores are more than q·k")
             continue
-        sides = [follow(layer, number, side) for side in ("query", "key")]
+        sides = [follow(evidence, number, side) for side in ("query", "key")]
         if _are_unit(seen) and is_factor(line.slope, seen.d_key**-0.5):
             text = f"queries and keys have length 1, and their products are multiplied by 1/√d_key = {line.slope:.3g}"
             mistake = "cosines are divided by √d_key, so that all keys weigh alike"
-            yield _finding(layer, seen, line.slope, text, mistake, False)
+            yield _finding(evidence, seen, line.slope, text, mistake, False)
             return
         if any(side is not None and not side.is_linear for side in sides):
             reasons.append("queries or keys are normalised")
@@ -116,33 +116,33 @@ def scale(layer: Evidence) -> Iterator[Finding]:
         if any(side is None or side.factor is None for side in sides):
             reasons.append("queries or keys are not followed to a projection")
             continue
-        found = _of_factor(layer, seen, line, [side for side in sides if side is not None])
+        found = _of_factor(evidence, seen, line, [side for side in sides if side is not None])
         if found is not None:
             yield found
             return
-    if len(reasons) == len(layer.attentions):
+    if len(reasons) == len(evidence.attentions):
         raise CannotProbe(reasons[0])
 
 
-def _of_factor(layer: Evidence, seen: Seen, line: Regression, sides: list[Followed]) -> Finding | None:
+def _of_factor(evidence: Evidence, seen: Seen, line: Regression, sides: list[Followed]) -> Finding | None:
     inside = math.prod(side.factor or 1.0 for side in sides)
     factor = line.slope * inside
     if not line.is_same:
         factors = ", ".join(f"{slope * inside:.3g}" for slope in line.by_head[:4])
-        return _finding(layer, seen, factor, f"heads have other factors of q·k, {factors}", "", True)
-    right, *others = _factors(layer, seen)
+        return _finding(evidence, seen, factor, f"heads have other factors of q·k, {factors}", "", True)
+    right, *others = _factors(evidence, seen)
     text = f"not {right.name} = {right.value:.3g}{_where(line.slope, sides, seen)}"
-    changed = _at_another_length(layer, seen, inside)
+    changed = _at_another_length(evidence, seen, inside)
     if changed is not None and not is_factor(changed, factor):
-        found = f"the factor of q·k is {factor:.3g}, and {changed:.3g} for {layer.length + 4} tokens, {text}"
-        is_root = all(is_factor(one, n**-0.5) for one, n in ((factor, layer.length), (changed, layer.length + 4)))
+        found = f"the factor of q·k is {factor:.3g}, and {changed:.3g} for {evidence.length + 4} tokens, {text}"
+        is_root = all(is_factor(one, n**-0.5) for one, n in ((factor, evidence.length), (changed, evidence.length + 4)))
         mistake = "scores are divided by the root of the length, not of d_key" if is_root else ""
-        return _finding(layer, seen, factor, found, mistake, not is_root)
+        return _finding(evidence, seen, factor, found, mistake, not is_root)
     if is_factor(factor, right.value):
         return None
     fitting = [one for one in others if is_factor(factor, one.value)]
     if not fitting:
-        return _finding(layer, seen, factor, f"the factor of q·k is {factor:.3g}, {text}", "", True)
+        return _finding(evidence, seen, factor, f"the factor of q·k is {factor:.3g}, {text}", "", True)
     places = (line.slope, *(side.factor or 1.0 for side in sides))
     if not any(is_factor(one, seen.d_key**-0.25) for one in places[1:]):  # then it stands on neither side alone
         fitting.sort(key=lambda one: one.name == "d_key^-¼")
@@ -152,18 +152,18 @@ def _of_factor(layer: Evidence, seen: Seen, line: Regression, sides: list[Follow
     is_notice = (first.is_notice and not is_twice) or (first.name == "1" and _is_made_up(seen, sides))
     mistake = "scores are divided by √d_key twice" if is_twice else first.mistake
     value = "" if first.name == "1" else f" = {factor:.3g}"
-    return _finding(layer, seen, factor, f"the factor of q·k is {named}{value}, {text}", mistake, is_notice)
+    return _finding(evidence, seen, factor, f"the factor of q·k is {named}{value}, {text}", mistake, is_notice)
 
 
-def _at_another_length(layer: Evidence, seen: Seen, inside: float) -> float | None:
+def _at_another_length(evidence: Evidence, seen: Seen, inside: float) -> float | None:
     """Return the factor of q·k where the input is longer; None: not known."""
-    if layer.layer.is_cross:
+    if evidence.layer.is_cross:
         return None
-    longer = layer.longer
+    longer = evidence.longer
     if longer is None:
         return None
     try:
-        number = layer.attentions.index(seen)
+        number = evidence.attentions.index(seen)
         if number >= len(longer.attentions):
             return None
         line = regress(longer, number)
@@ -223,7 +223,7 @@ def _has_bias(seen: Seen) -> bool:
     return bool((rest.abs() > relative(seen.query) * products.abs().amax()).any()) and bool((A > 0).all())
 
 
-def _finding(layer: Evidence, seen: Seen, factor: float, found: str, mistake: str, is_notice: bool) -> Finding:
+def _finding(evidence: Evidence, seen: Seen, factor: float, found: str, mistake: str, is_notice: bool) -> Finding:
     return finding(
         "scale",
         severity="notice" if is_notice else "error",
@@ -234,13 +234,13 @@ def _finding(layer: Evidence, seen: Seen, factor: float, found: str, mistake: st
         mistake=mistake,
         mend="q @ k.mT / math.sqrt(d_key), where d_key is the size of a head",
         at=seen.softmaxes[0] if seen.softmaxes else seen.step,
-        contrast=None if is_notice else _contrast(layer, seen, factor),
+        contrast=None if is_notice else _contrast(evidence, seen, factor),
     )
 
 
-def _contrast(layer: Evidence, seen: Seen, factor: float) -> Contrast | None:
+def _contrast(evidence: Evidence, seen: Seen, factor: float) -> Contrast | None:
     """Return the weights of sentence 0 beside those with the factor 1/√d_key."""
-    weights = layer.base.weights(layer.attentions.index(seen))
+    weights = evidence.base.weights(evidence.attentions.index(seen))
     if weights is None:
         return None
     A = weights[0]

@@ -18,28 +18,31 @@ _ROUNDING = 2**-7
 """Deviation from 1 that the sums of half-precision weights may have."""
 
 
-def _weighed(layer: Evidence) -> Iterator[tuple[Seen, Tensor, int]]:
+def _weighed(evidence: Evidence) -> Iterator[tuple[Seen, Tensor, int]]:
     """Iterate over attentions written out, with their weights and the axis of their keys.
 
     Raises:
         CannotProbe: there is none.
     """
     weighed = [
-        (seen, A, seen.key_axis, seen.query_axis) for seen in layer.attentions if (A := seen.weights) is not None
+        (seen, A, seen.key_axis, seen.query_axis) for seen in evidence.attentions if (A := seen.weights) is not None
     ]
     known = [
         (seen, A, key)
         for seen, A, key, query in weighed
-        if key is not None and query is not None and bool(A.isfinite().all()) and _are_of_tokens(layer, A, query, key)
+        if key is not None
+        and query is not None
+        and bool(A.isfinite().all())
+        and _are_of_tokens(evidence, A, query, key)
     ]
-    if not known and not any(seen.fused is not None for seen in layer.attentions):
+    if not known and not any(seen.fused is not None for seen in evidence.attentions):
         raise CannotProbe("no weights were seen to meet values")
     yield from known
 
 
-def _are_of_tokens(layer: Evidence, A: Tensor, query: int, key: int) -> bool:
+def _are_of_tokens(evidence: Evidence, A: Tensor, query: int, key: int) -> bool:
     """Return whether weights can be those of tokens, not of features, as in linear attention."""
-    return A.shape[key] >= min(layer.k_length, layer.length) and A.shape[query] % layer.length == 0
+    return A.shape[key] >= min(evidence.k_length, evidence.length) and A.shape[query] % evidence.length == 0
 
 
 def _sums_to_one(A: Tensor, axis: int) -> bool:
@@ -47,7 +50,7 @@ def _sums_to_one(A: Tensor, axis: int) -> bool:
 
 
 @probe("softmax-axis", "softmax axis", unless="random")
-def softmax_axis(layer: Evidence) -> Iterator[Finding]:
+def softmax_axis(evidence: Evidence) -> Iterator[Finding]:
     """The softmax runs over queries, heads, or the batch, in place of keys.
 
     The weights that meet the values are summed over each of their axes. The sums over the keys should be 1.
@@ -58,7 +61,7 @@ def softmax_axis(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: ``softmax(dim=-1)``, where the last axis is that of the keys. The product with values sums over it.
     """
-    for seen, A, key in _weighed(layer):
+    for seen, A, key in _weighed(evidence):
         if _sums_to_one(A, key) or A.shape[key] == 1:
             continue
         rest = [axis for axis in range(A.ndim) if axis != key and A.shape[axis] > 1]
@@ -96,7 +99,7 @@ def _contrast(seen: Seen, note: str) -> Contrast | None:
 
 
 @probe("mask-after-softmax", "masks before the softmax", unless="eval-dropout random softmax-axis")
-def mask_after_softmax(layer: Evidence) -> Iterator[Finding]:
+def mask_after_softmax(evidence: Evidence) -> Iterator[Finding]:
     """The mask is applied after the softmax.
 
     The softmax gives weight to keys that the mask hides, and this weight is zeroed afterwards.
@@ -107,9 +110,9 @@ def mask_after_softmax(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: set hidden scores to −∞, ``scores.masked_fill(~keep, -torch.inf)``, before the softmax.
     """
-    if not layer.attentions:
+    if not evidence.attentions:
         raise CannotProbe("no weights were seen to meet values")
-    for one, tried in _passes(layer):
+    for one, tried in _passes(evidence):
         for seen in one.attentions:
             before, after = seen.softmax_as_met, seen.weights
             key, query = seen.key_axis, seen.query_axis
@@ -148,13 +151,13 @@ _SEEN = 1e-6
 """Weight of a key that no mask hides."""
 
 
-def _passes(layer: Evidence) -> Iterator[tuple[Pass, str]]:
+def _passes(evidence: Evidence) -> Iterator[tuple[Pass, str]]:
     """Iterate over passes with the masks that the layer takes, and what was tried."""
-    yield layer.base, "the weights before and after what follows the softmax"
-    if layer.layer.takes_keep:
-        yield layer.padded_pass, "padding at the end of sentence 1, and the weights before and after it is hidden"
-    if layer.layer.takes_causal:
-        yield layer.causal_pass, "later tokens hidden, and the weights before and after"
+    yield evidence.base, "the weights before and after what follows the softmax"
+    if evidence.layer.takes_keep:
+        yield evidence.padded_pass, "padding at the end of sentence 1, and the weights before and after it is hidden"
+    if evidence.layer.takes_causal:
+        yield evidence.causal_pass, "later tokens hidden, and the weights before and after"
 
 
 def _renormalised(seen: Seen) -> Contrast | None:
@@ -172,7 +175,7 @@ def _renormalised(seen: Seen) -> Contrast | None:
 
 
 @probe("row-sum", "sums of weights", unless="random softmax-axis eval-dropout mask-after-softmax")
-def row_sum(layer: Evidence) -> Iterator[Finding]:
+def row_sum(evidence: Evidence) -> Iterator[Finding]:
     """Weights of a query do not sum to 1, although nothing is hidden.
 
     The weights that meet the values are summed over the keys.
@@ -184,7 +187,7 @@ def row_sum(layer: Evidence) -> Iterator[Finding]:
     ``keepdim=True``. A sigmoid or ReLU in place of the softmax is a notice, as it may be on purpose; for a gate on the
     weights, ignore this code.
     """
-    for seen, A, key in _weighed(layer):
+    for seen, A, key in _weighed(evidence):
         softmax = seen.softmax
         if (
             _sums_to_one(A, key)
@@ -269,7 +272,7 @@ def _mixes_heads(softmax: Tensor, A: Tensor, key: int) -> bool:
 
 
 @probe("sinks", "sums of weights", unless="random softmax-axis row-sum mask-after-softmax")
-def sinks(layer: Evidence) -> Iterator[Finding]:
+def sinks(evidence: Evidence) -> Iterator[Finding]:
     """A part of each query's weight goes to a sink: a column of the softmax that is no key.
 
     The softmax has more columns than there are keys, and the rest is dropped; or 1 is added to the sum of exponentials.
@@ -279,7 +282,7 @@ def sinks(layer: Evidence) -> Iterator[Finding]:
 
     How to mend it: where it is not on purpose, drop the column before the softmax.
     """
-    for seen, A, key in _weighed(layer):
+    for seen, A, key in _weighed(evidence):
         if (_has_sink(seen, A, key) or _is_over_one_more(seen, A, key)) and not _sums_to_one(A, key):
             sums = A.sum(dim=key, dtype=torch.float32)
             yield finding(
@@ -295,7 +298,7 @@ def sinks(layer: Evidence) -> Iterator[Finding]:
 
 
 @probe("not-attention", "one softmax", unless="random softmax-axis eval-dropout")
-def not_attention(layer: Evidence) -> Iterator[Finding]:
+def not_attention(evidence: Evidence) -> Iterator[Finding]:
     """The softmax is applied twice, or its weights do not meet the values of their keys.
 
     What a softmax is given is compared with what another has returned, and the axes of the product of weights and
@@ -308,9 +311,9 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
     How to mend it: apply the softmax once, to the masked scores. The keys have the same letter in weights and values,
     as in ``torch.einsum("bhqk,bhkd->bhqd", weights, values)``.
     """
-    if not any(step.name in ("values", "fused") for step in layer.base.steps):
+    if not any(step.name in ("values", "fused") for step in evidence.base.steps):
         raise CannotProbe("no weights were seen to meet values")
-    for step in layer.base.steps:
+    for step in evidence.base.steps:
         if step.name == "values" and step.product is not None and (letter := _free_letter(step)):
             yield finding(
                 "not-attention",
@@ -321,7 +324,7 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
                 at=step,
             )
             return
-    for seen in layer.attentions:
+    for seen in evidence.attentions:
         if len(seen.softmaxes) < 2:
             continue
         first, second = seen.softmaxes[:2]
@@ -337,12 +340,12 @@ def not_attention(layer: Evidence) -> Iterator[Finding]:
                 contrast=_contrast(seen, "weights of a second softmax differ by a factor of e at most"),
             )
             return
-    yield from _changed_afterwards(layer)
+    yield from _changed_afterwards(evidence)
 
 
-def _changed_afterwards(layer: Evidence) -> Iterator[Finding]:
+def _changed_afterwards(evidence: Evidence) -> Iterator[Finding]:
     """Yield the notice that weights are not those of their softmax, though they sum to 1 and none was zeroed."""
-    for seen, A, key in _weighed(layer):
+    for seen, A, key in _weighed(evidence):
         softmax = seen.softmax_as_met
         if softmax is None or not _sums_to_one(A, key) or bool((A == 0).any()):
             continue
@@ -354,7 +357,7 @@ def _changed_afterwards(layer: Evidence) -> Iterator[Finding]:
                 found="they are not the same, though both sum to 1",
                 mistake="weights are changed after the softmax",
                 mend="nothing, if it is on purpose",
-                at=_changed_at(layer.base, seen),
+                at=_changed_at(evidence.base, seen),
                 contrast=_contrast(seen, "the softmax of the scores is on the right"),
             )
             return

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,7 +164,9 @@ def _require_codes(codes: Sequence[str]) -> list[str]:
     from mhaviz.checks.registry import codes as all_codes
 
     if unknown := [code for code in codes if code not in all_codes()]:
-        raise ArgumentError(f"there is no code {quoted(unknown[0])}; expected {', '.join(all_codes())}")
+        near = get_close_matches(unknown[0], all_codes(), 1)
+        meant = f"; did you mean {near[0]}?" if near else f"; expected {', '.join(all_codes())}"
+        raise ArgumentError(f"there is no code {quoted(unknown[0])}{meant}")
     return list(codes)
 
 
