@@ -35,7 +35,7 @@ def checked(make, d_model, kwargs):
     return check(make(), d_model=d_model, **kwargs)
 
 
-SHOWN = {f"{one.style}-{one.name}" for module in MODULES.values() for one in module.MISTAKES[::3]} | set(AS_NOTICES)
+SHOWN = {f"{one.style}-{one.name}" for module in MODULES.values() for one in module.MISTAKES[::6]} | set(AS_NOTICES)
 """Those that are checked in each run."""
 
 

@@ -56,9 +56,7 @@ QUICK = {
     "local-window",
     "rotary-position-ids",
     "transformer-xl",
-    "transformers-llama",
     "transformers-t5",
-    "transformers-bert-whole",
 }
 """Those that are checked in each run: of each signature, each way to write a softmax, and each notice."""
 

@@ -67,6 +67,7 @@ def test_a_figure_shows_both_maps_on_one_scale():
     inside(sheet)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ["slide", "column", "page"])
 def test_every_finding_has_room(room):
     sheets = figures_of(made_check(*ALL), Style(room=room))
