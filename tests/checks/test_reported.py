@@ -209,3 +209,16 @@ def test_the_line_is_that_of_the_attention_that_leaks():
     assert found.code == "causal"
     assert "triu(2)" in found.line.text
     assert found.module.startswith("1")
+
+
+def test_a_projection_that_a_function_detaches_is_told_by_its_number():
+    """Modules of a function share the names of their parameters. A closure holds them by name: wk, wo, wq, wv."""
+    torch.manual_seed(0)
+    wq, wk, wv, wo = (nn.Linear(D_MODEL, D_MODEL) for _ in range(4))
+
+    def attend(x):
+        q, k, v = (one.view(*x.shape[:2], 4, -1).transpose(1, 2) for one in (wq(x).detach(), wk(x), wv(x)))
+        return wo(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+    (found,) = [one for one in check(attend, d_model=D_MODEL).errors if one.code == "dead-parameter"]
+    assert found.found == "Linear 3 of 4.weight gets no gradient"

@@ -33,13 +33,8 @@ def dead_parameter(evidence: Evidence) -> Iterator[Finding]:
             "nn.ModuleList or nn.ModuleDict in place of the list or dict",
         )
         return
-    tables = _tables(evidence)
-    named = {
-        name: one
-        for module in evidence.layer.modules
-        for name, one in module.named_parameters()
-        if one.requires_grad and one not in tables
-    }
+    parameters = list(_parameters(evidence))
+    named = {name: one for name, _, one in parameters}
     if not named:
         raise CannotProbe("it has no parameters")
     graph = evidence.base.graph
@@ -53,7 +48,7 @@ def dead_parameter(evidence: Evidence) -> Iterator[Finding]:
     gradients = torch.autograd.grad(total, values, retain_graph=True, allow_unused=True)
     found = dict(zip(named, gradients, strict=True))
     unused = [name for name, gradient in found.items() if gradient is None]
-    matrices = _matrices(evidence)
+    matrices = [name for name, owner, one in parameters if _is_projection(owner, name, one)]
     starts_at_zero = any(
         not bool(named[name].any()) and gradient is not None and bool(gradient.any()) and not name.endswith("bias")
         for name, gradient in found.items()
@@ -81,11 +76,19 @@ def _tables(evidence: Evidence) -> set[nn.Parameter]:
     return {one for table in tables if isinstance(table, nn.Module) for one in table.parameters()}
 
 
-def _name_of(evidence: Evidence, number: int, prefix: str, name: str) -> str:
-    """Return the name of a parameter, with the number of its module if a function runs more than one."""
-    several = evidence.layer.modules
-    root = f"{type(several[number]).__name__} {number + 1} of {len(several)}" if len(several) > 1 else ""
-    return ".".join(filter(None, (root, prefix, name)))
+def _parameters(evidence: Evidence) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:
+    """Iterate over the names, modules and values of the parameters that are to learn.
+
+    Where a function runs more than one module, the number of its module stands in the name.
+    """
+    modules, met = evidence.layer.modules, _tables(evidence)
+    for number, module in enumerate(modules, 1):
+        root = f"{type(module).__name__} {number} of {len(modules)}" if len(modules) > 1 else ""
+        for prefix, owner in module.named_modules():
+            for name, one in owner.named_parameters(recurse=False):
+                if one.requires_grad and one not in met:
+                    met.add(one)
+                    yield ".".join(filter(None, (root, prefix, name))), owner, one
 
 
 def _unregistered(evidence: Evidence) -> str:
@@ -102,22 +105,12 @@ def _unregistered(evidence: Evidence) -> str:
     return ""
 
 
-def _matrices(evidence: Evidence) -> list[str]:
-    """Return the names of parameters that multiply activations."""
-    return [
-        _name_of(evidence, number, prefix, name)
-        for number, module in enumerate(evidence.layer.modules)
-        for prefix, owner in module.named_modules()
-        for name, matrix in owner.named_parameters(recurse=False)
-        if _is_projection(owner, name, matrix)
-    ]
-
-
 def _is_projection(owner: nn.Module, name: str, matrix: Tensor) -> bool:
     """Return whether a parameter is a matrix that multiplies activations."""
-    if matrix.ndim < 2 or not matrix.requires_grad or isinstance(owner, nn.Embedding):
+    if matrix.ndim < 2 or isinstance(owner, nn.Embedding):
         return False
-    return "weight" in name.lower() or name.lower() in _PROJECTIONS
+    last = name.rpartition(".")[2].lower()
+    return "weight" in last or last in _PROJECTIONS
 
 
 _PROJECTIONS = {"wq", "wk", "wv", "wo", "w_q", "w_k", "w_v", "w_o", "w_qkv", "wqkv"}
