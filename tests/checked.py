@@ -158,3 +158,13 @@ def uniform_row():
         "−1e9 in place of −∞ makes a row that is wholly hidden uniform in silence",
         "set its weights to 0",
     )
+
+
+ALL = (
+    mask_side(2),
+    heads_layout(),
+    missing_scale(),
+    causal_off_by_one(),
+    nan_rows(),
+    uniform_row(),
+)

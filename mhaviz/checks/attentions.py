@@ -47,14 +47,30 @@ class Seen:
     @property
     def d_key(self) -> int:
         """Number of features over which q·k is summed."""
-        (letter, *_) = [one for one in self.query_axes if one in self.key_axes and one not in self.score_axes]
-        return self.query.shape[self.query_axes.index(letter)]
+        return self.query.shape[self.features[0]]
 
     @property
     def features(self) -> tuple[int, int]:
         """Axes of the features of the queries and of the keys."""
         (letter, *_) = [one for one in self.query_axes if one in self.key_axes and one not in self.score_axes]
         return self.query_axes.index(letter), self.key_axes.index(letter)
+
+    @property
+    def axes_of_values(self) -> tuple[int, int] | None:
+        """Axes of the features and of the tokens of the values; None: not known."""
+        if self.value is None:
+            return None
+        if self.fused is not None:
+            return self.value.ndim - 1, self.value.ndim - 2
+        step, key, letters = self.values, self.key_axis, self.value_axes
+        if step is None or step.product is None or key is None:
+            return None
+        product, which = step.product, step.which
+        features = [axis for axis, letter in enumerate(letters) if letter not in product.axes[which]]
+        letter = product.axes[which][key]
+        if len(features) != 1 or letter not in letters:
+            return None
+        return features[0], letters.index(letter)
 
     @property
     def products(self) -> Tensor:

@@ -33,7 +33,7 @@ class Stack:
         if "inputs_embeds" not in given:
             raise MhavizError(f"{type(model).__name__} reads no embeddings of tokens, and cannot be checked as a whole")
         self.__name__ = type(model).__name__ + f", {name}" * bool(name)
-        self._model, self._source = model, source
+        self._model, self._source, self._takes_use_cache = model, source, "use_cache" in given
         table = model.get_input_embeddings()
         weight = getattr(table, "weight", None)
         self._size = 1.0 if weight is None else float(weight.detach().float().std())
@@ -51,7 +51,7 @@ class Stack:
             arguments["attention_mask"] = keep.long()
         if self._source is not None:
             arguments["encoder_hidden_states"] = self._source.to(x).expand(x.shape[0], -1, -1)
-        if "use_cache" in inspect.signature(self._model.forward).parameters:
+        if self._takes_use_cache:
             arguments["use_cache"] = "cache" in given
         output = self._model(inputs_embeds=x * self._size, return_dict=True, **arguments)
         if "cache" in given:

@@ -4,7 +4,6 @@ Each pass is made once, when the first probe asks for it.
 """
 
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +64,7 @@ class Evidence:
         self.layer, self.seed = layer, seed
         self.runner = Runner(layer, seed)
         self._deadline = deadline
+        self._known_rows: dict[tuple[int, str], Rows | None] = {}
 
     def watched(self, x: Tensor, **given: Any) -> Pass:
         """Return a run of the layer with its steps."""
@@ -220,15 +220,14 @@ class Evidence:
 
     def influence(self, keep: Tensor | None, causal: bool) -> Influence:
         """Return which outputs change with which key under a mask."""
-        output = self.run(self.keys, keep=keep, causal=causal)
-        on = torch.stack(
-            [
-                self._rows(output, self.run(self.with_token(place), keep=keep, causal=causal))
-                for place in range(self.k_length)
-            ],
-            dim=-1,
-        )
+        output, on = self.changed(keep=keep, causal=causal)
         return Influence(on, self.visible(keep, causal, on.shape), output)
+
+    def changed(self, **given: Any) -> tuple[Tensor, Tensor]:
+        """Return the output, and which rows of it change with which key: bool, (batch_size, q_length, k_length)."""
+        output = self.run(self.keys, **given)
+        others = (self.run(self.with_token(place), **given) for place in range(self.k_length))
+        return output, torch.stack([self._rows(output, other) for other in others], dim=-1)
 
     def visible(self, keep: Tensor | None, causal: bool, shape: tuple[int, ...]) -> Tensor:
         """Return what queries may see, and their own tokens: bool, (batch_size, q_length, k_length)."""
@@ -332,36 +331,32 @@ class Evidence:
     def last_row(self, number: int, side: Literal["query", "key"]) -> int | None:
         """Return the number of the last row of the queries or keys of sentence 0 that is made of a token, not a learned
         one; None: not known."""
-        of_queries, of_keys = self.attentions[number].features
-        rows = (
-            self.rows(number, lambda one: one.query, of_queries, of_queries=True)
-            if side == "query"
-            else self.rows(number, lambda one: one.key, of_keys)
-        )
+        rows = self.rows(number, side)
         if rows is None:
             return None
         made = (rows.of_token.any(dim=0) & rows.of_first).flatten().nonzero().flatten()
         return int(made[-1]) if len(made) else None
 
-    def rows(
-        self, number: int, tensor_of: Callable[[Seen], Tensor | None], features: int, of_queries: bool = False
-    ) -> Rows | None:
-        """Return which tokens each row of a tensor of an attention is made of; None: not seen in each pass.
+    def rows(self, number: int, side: Literal["query", "key", "value"]) -> Rows | None:
+        """Return which tokens each row of the queries, keys or values of an attention is made of.
 
-        Args:
-            number: of the attention.
-            tensor_of: returns the tensor; None: it was not seen.
-            features: its axis of features.
-            of_queries: whether the tokens are those of the queries.
+        None: they were not seen in each pass.
         """
-        before = tensor_of(self.attentions[number])
-        passes = self.query_passes if of_queries else self.token_passes
-        if before is None:
+        if (number, side) not in self._known_rows:
+            self._known_rows[number, side] = self._rows_of(number, side)
+        return self._known_rows[number, side]
+
+    def _rows_of(self, number: int, side: Literal["query", "key", "value"]) -> Rows | None:
+        seen, of_values = self.attentions[number], self.attentions[number].axes_of_values
+        before: Tensor | None = getattr(seen, side)
+        features = {"query": seen.features[0], "key": seen.features[1], "value": of_values and of_values[0]}[side]
+        passes = self.query_passes if side == "query" else self.token_passes
+        if before is None or features is None:
             return None
         on = []
         for one in (*passes, self.sentence_pass):
             found = one.attentions
-            after = tensor_of(found[number]) if number < len(found) else None
+            after = getattr(found[number], side) if number < len(found) else None
             if after is None or after.shape != before.shape:
                 return None
             on.append(changes(before.detach(), after.detach()).any(dim=features).cpu())

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,7 @@ _FILES = (
 _PROBES: dict[str, Probe] = {}
 
 
+@cache
 def codes() -> dict[str, Probe]:
     """Return all probes by code, in the order in which they run: that of ``_FILES``, and of the lines of each."""
     for name in _FILES:

@@ -16,6 +16,7 @@ from mhaviz.checks.registry import CannotProbe, codes
 from mhaviz.checks.signatures import adapted, beside_memory
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.layer.seeding import check_seed
+from mhaviz.observe.handlers import one_line
 from mhaviz.results.check import Check, Finding, Unprobed
 from mhaviz.results.result import Source
 
@@ -104,8 +105,7 @@ def _check(evidence: Evidence, ignore: Collection[str], on_progress: Callable[[s
             unprobed.setdefault(one.name, str(error))
             continue
         except Exception as error:  # a layer may raise anything on unusual inputs
-            what = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            unprobed.setdefault(one.name, f"the layer raises {what}")
+            unprobed.setdefault(one.name, f"the layer raises {one_line(error, 120)}")
             continue
         probed[one.name] = None
         findings += found

@@ -19,6 +19,7 @@ from mhaviz.checks.layers import Layer, Projections, output_of
 from mhaviz.checks.masking import ALL, CAUSAL, NO_MASKING, PADDING, PADDING_OF_MEMORY, readings
 from mhaviz.errors import MhavizError
 from mhaviz.observe.fused import SDPA, call_of_sdpa
+from mhaviz.observe.handlers import one_line
 
 _QUERY = {"q", "query", "queries", "xq", "x_q", "q_in", "q_input", "input_q", "query_states"}
 _KEY = {"k", "key", "keys", "xk", "x_k", "k_in", "k_input", "input_k", "key_states"}
@@ -271,7 +272,7 @@ def _outcome(layer: Layer) -> str:
         with torch.no_grad():
             before, padded, near = (run(tokens) for tokens in (keys, changed, moved))
     except Exception as error:  # whatever a layer raises on arguments that it does not take
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        return one_line(error, 120)
     if before.shape[:1] != (batch_size,) or before.ndim != 3:
         return f"an output of shape {tuple(before.shape)}"
     hides = torch.allclose(before, padded, rtol=1e-5, atol=1e-6)

@@ -176,6 +176,6 @@ def unseen() -> Iterator[None]:
         yield
 
 
-def one_line(error: Exception) -> str:
-    """Return the type and the message of an error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+def one_line(error: Exception, at_most: int = 200) -> str:
+    """Return the type and the message of an error in one line; ``at_most``: characters of the message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:at_most]}"

@@ -25,7 +25,7 @@ class Contrast(ShortRepr):
             the output of a query changes with the input of a key, else 0.
         found, expected: float32, (n_panels, n_rows, n_columns), the numbers of the layer and those of a right one. NaN
             where a number is not known.
-        panels: name of each panel, such as "head 0"; empty: a single panel has no name.
+        panels: name of each panel, such as "L0 H0"; empty: a single panel has no name.
         axes: names of rows and columns, such as "query" and "key".
         rows, columns: labels.
         note: one element, followed to where it goes.

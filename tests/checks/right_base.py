@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,6 +26,16 @@ class RightLayer:
 
 
 RIGHT: list[RightLayer] = []
+
+
+def made(right):
+    """The layer, or the test is skipped where the module that it needs is not installed."""
+    try:
+        return right.make()
+    except ModuleNotFoundError as error:
+        if not right.needs:
+            raise
+        pytest.skip(f"needs {error.name}")
 
 
 def seeded(make):

@@ -123,12 +123,10 @@ def test_tokens_of_rows():
     assert rows(torch.arange(3)).are_single
 
 
-@pytest.mark.parametrize("kind", ["queries", "keys", "values"])
-def test_rows_of_a_layer_that_is_right(kind):
+@pytest.mark.parametrize("side", ["query", "key", "value"])
+def test_rows_of_a_layer_that_is_right(side):
     layer = evidence(Heads().eval())
-    tensor_of = {"queries": lambda one: one.query, "keys": lambda one: one.key, "values": lambda one: one.value}[kind]
-    features = {"queries": layer.attentions[0].features[0], "keys": layer.attentions[0].features[1], "values": 3}[kind]
-    made = layer.rows(0, tensor_of, features, of_queries=kind == "queries")
+    made = layer.rows(0, side)
     assert made.of_token.shape == (layer.length, 3, 4, layer.length)
     assert made.tokens.tolist() == torch.arange(layer.length).expand(3, 4, -1).tolist()
     assert made.of_first.nonzero()[:, 0].unique().tolist() == [0]

@@ -1,6 +1,7 @@
 """Layers that are right: no error in any, and a notice only of what is on purpose."""
 
 import pytest
+from checks.right_base import made
 from checks.right_layers import RIGHT
 from watched import uses_torch_jit
 
@@ -67,13 +68,7 @@ QUICK = {
 )
 def test_no_error_is_found(name):
     right = BY_NAME[name]
-    try:
-        layer = right.make()
-    except ModuleNotFoundError as error:
-        if not right.needs:
-            raise
-        pytest.skip(f"needs {error.name}")
-    found = check(layer, d_model=right.d_model, **right.kwargs)
+    found = check(made(right), d_model=right.d_model, **right.kwargs)
     assert not found.errors
     assert set(found.codes) - USUAL == NOTICES.get(name, set())
     assert found.probed

@@ -5,7 +5,7 @@ from dataclasses import replace
 import checked
 import numpy as np
 import pytest
-from checked import made_check
+from checked import ALL, made_check
 from hostile import HOSTILE, acts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,15 +15,6 @@ from mhaviz.pages.check import check_page
 from mhaviz.pages.colormaps import DIVERGING, INK
 from mhaviz.pages.panels import WEIGHT
 from mhaviz.results.check import Contrast, Finding, Line
-
-ALL = (
-    checked.mask_side(2),
-    checked.heads_layout(),
-    checked.missing_scale(),
-    checked.causal_off_by_one(),
-    checked.nan_rows(),
-    checked.uniform_row(),
-)
 
 
 def lines(page):

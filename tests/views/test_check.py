@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import checked
 import numpy as np
 import pytest
-from checked import made_check
+from checked import ALL, made_check
 from drawn import images, inside, texts
 from hostile import HOSTILE, acts
 from rich.cells import cell_len
@@ -21,16 +21,6 @@ from mhaviz.results.check import Finding, Line
 from mhaviz.views.data import write_data
 from mhaviz.views.showing import figure_of, figures_of, view_of
 from mhaviz.views.style import Style
-
-ALL = (
-    checked.mask_side(2),
-    checked.heads_layout(),
-    checked.missing_scale(),
-    checked.causal_off_by_one(),
-    checked.nan_rows(),
-    checked.uniform_row(),
-)
-
 
 PILE = next(text for text in HOSTILE if len(text) == 501)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.findings import contrast, finding
 from mhaviz.checks.registry import CannotProbe, probe
-from mhaviz.checks.tolerances import changes, close
+from mhaviz.checks.tolerances import close
 from mhaviz.results.check import Finding
 
 _CAUSES = "random heads-layout softmax-axis batch shape"
@@ -145,14 +145,7 @@ def packed(evidence: Evidence) -> Iterator[Finding]:
     if evidence.layer.documents and evidence.layer.positions:
         given[evidence.layer.positions] = at.to(device)
     causal = evidence.layer.takes_causal
-    before = evidence.output(evidence.x, causal=causal, **given)
-    on = torch.stack(
-        [
-            changes(before, evidence.output(evidence.with_token(place), causal=causal, **given)).any(dim=-1)
-            for place in range(evidence.length)
-        ],
-        dim=-1,
-    )
+    _, on = evidence.changed(causal=causal, **given)
     same = documents[:, :, None] == documents[:, None, :]
     leaks = on & ~same
     if bool(leaks.any()):
@@ -166,9 +159,5 @@ def packed(evidence: Evidence) -> Iterator[Finding]:
             f"document {int(documents[sentence, key])}",
             mistake="the mask does not hide other documents" if is_told else "positions that begin again hide nothing",
             mend="documents[:, :, None] == documents[:, None, :], beside the causal mask",
-            contrast=contrast("influence", on[sentence][None].float(), _allowed(on, same, sentence)[None].float()),
+            contrast=contrast("influence", on[sentence][None].float(), (on & same)[sentence][None].float()),
         )
-
-
-def _allowed(on: Tensor, same: Tensor, sentence: int) -> Tensor:
-    return on[sentence] & same[sentence]

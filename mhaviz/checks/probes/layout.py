@@ -1,6 +1,7 @@
 """Layout: rows of queries, keys, values and outputs are tokens, and attention runs over them."""
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -26,36 +27,15 @@ def _sides(evidence: Evidence, number: int) -> Iterator[_Side]:
     seen = evidence.attentions[number]
     _, query, key = seen.letters
     of_queries, of_keys = seen.features
-    rows = evidence.rows(number, lambda one: one.query, of_queries, of_queries=True)
-    if rows is not None:
+    if (rows := evidence.rows(number, "query")) is not None:
         letters = seen.query_axes.replace(seen.query_axes[of_queries], "")
         yield _Side("queries", rows, letters.index(query) if query in letters else None)
-    rows = evidence.rows(number, lambda one: one.key, of_keys)
-    if rows is not None:
+    if (rows := evidence.rows(number, "key")) is not None:
         letters = seen.key_axes.replace(seen.key_axes[of_keys], "")
         yield _Side("keys", rows, letters.index(key) if key in letters else None)
-    if (axes := axes_of_values(seen)) is not None:
+    if (axes := seen.axes_of_values) is not None and (rows := evidence.rows(number, "value")) is not None:
         features, tokens = axes
-        rows = evidence.rows(number, lambda one: one.value, features)
-        if rows is not None:
-            yield _Side("values", rows, tokens - (features < tokens))
-
-
-def axes_of_values(seen: Seen) -> tuple[int, int] | None:
-    """Return the axes of features and of tokens of the values; None: not known."""
-    if seen.value is None:
-        return None
-    if seen.fused is not None:
-        return seen.value.ndim - 1, seen.value.ndim - 2
-    step, key, letters = seen.values, seen.key_axis, seen.value_axes
-    if step is None or step.product is None or key is None:
-        return None
-    product, which = step.product, step.which
-    features = [axis for axis, letter in enumerate(letters) if letter not in product.axes[which]]
-    letter = product.axes[which][key]
-    if len(features) != 1 or letter not in letters:
-        return None
-    return features[0], letters.index(letter)
+        yield _Side("values", rows, tokens - (features < tokens))
 
 
 @probe("heads-layout", "rows are tokens", unless="random")
@@ -74,24 +54,14 @@ def heads_layout(evidence: Evidence) -> Iterator[Finding]:
     """
     if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
-    wrong = False
-    for number, seen in enumerate(evidence.attentions):
-        for side in _sides(evidence, number):
-            found = _of_side(evidence, seen, side)
-            if found is not None:
-                yield found
-                wrong = True
-                break
-        if wrong:
-            return
-    for number in range(len(evidence.attentions)):
-        found = _of_merge(evidence, number)
-        if found is not None:
-            yield found
-            return
+    of_sides = (
+        _of_side(seen, side) for number, seen in enumerate(evidence.attentions) for side in _sides(evidence, number)
+    )
+    of_merges = (_of_merge(evidence, number) for number in range(len(evidence.attentions)))
+    yield from islice(filter(None, chain(of_sides, of_merges)), 1)
 
 
-def _of_side(evidence: Evidence, seen: Seen, side: _Side) -> Finding | None:
+def _of_side(seen: Seen, side: _Side) -> Finding | None:
     rows = side.rows
     n_tokens = rows.of_token.shape[0]
     if not bool(rows.of_token.any()):
@@ -223,8 +193,7 @@ class _Places(NamedTuple):
 
 def _places_of_tokens(evidence: Evidence, number: int) -> _Places | None:
     """Return which row of the queries each token has become; None: not one row each."""
-    of_queries, _ = evidence.attentions[number].features
-    rows = evidence.rows(number, lambda one: one.query, of_queries, of_queries=True)
+    rows = evidence.rows(number, "query")
     if rows is None or len(rows.axes) != 1:
         return None
     axis = rows.axes[0]
@@ -275,7 +244,7 @@ def groups(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.attentions:
         raise CannotProbe("no queries and keys were seen")
     for seen in evidence.attentions:
-        if seen.value is None or (axes := axes_of_values(seen)) is None or seen.value.shape[axes[0]] != seen.d_key:
+        if seen.value is None or (axes := seen.axes_of_values) is None or seen.value.shape[axes[0]] != seen.d_key:
             continue  # values of other sizes are shared in their own way
         of_keys, of_values = (_pattern(x) for x in _by_head(seen))
         if of_keys is None or of_values is None or len(set(of_keys)) in (1, len(of_keys)):

@@ -9,7 +9,7 @@ from mhaviz.checks.attentions import Seen
 from mhaviz.checks.evidence import BATCH_SIZE, Evidence
 from mhaviz.checks.factors import follow
 from mhaviz.checks.findings import contrast, finding
-from mhaviz.checks.probes.layout import are_tokens, axes_of_values
+from mhaviz.checks.probes.layout import are_tokens
 from mhaviz.checks.registry import CannotProbe, probe
 from mhaviz.checks.tolerances import are_close, changes, relative
 from mhaviz.results.check import Finding
@@ -103,7 +103,7 @@ def _relative(scores: Tensor) -> Tensor:
 
 
 def _of_values(evidence: Evidence, seen: Seen) -> Finding | None:
-    axes = axes_of_values(seen)
+    axes = seen.axes_of_values
     if axes is None or seen.value is None:
         return None
     features, tokens = axes

@@ -193,7 +193,7 @@ def row_sum(evidence: Evidence) -> Iterator[Finding]:
             _sums_to_one(A, key)
             or _has_sink(seen, A, key)
             or _is_over_one_more(seen, A, key)
-            or (softmax is not None and _mixes_heads(softmax, A, key))
+            or (softmax is not None and _mixes_heads(softmax, A))
         ):
             continue
         sums = A.sum(dim=key, dtype=torch.float32)
@@ -261,7 +261,7 @@ def _is_over_one_more(seen: Seen, A: Tensor, key: int) -> bool:
     return bool((x @ y) ** 2 > (1 - 1e-6) * (x @ x) * (y @ y))
 
 
-def _mixes_heads(softmax: Tensor, A: Tensor, key: int) -> bool:
+def _mixes_heads(softmax: Tensor, A: Tensor) -> bool:
     """Return whether the weights are the softmax's, mixed over its second axis by a matrix, as talking heads are."""
     if softmax.shape != A.shape or A.ndim != 4 or A.shape[1] == 1:
         return False
@@ -349,7 +349,7 @@ def _changed_afterwards(evidence: Evidence) -> Iterator[Finding]:
         softmax = seen.softmax_as_met
         if softmax is None or not _sums_to_one(A, key) or bool((A == 0).any()):
             continue
-        if bool(((A.float() - softmax.float()).abs() > _ROUNDING).any()) and not _mixes_heads(softmax, A, key):
+        if bool(((A.float() - softmax.float()).abs() > _ROUNDING).any()) and not _mixes_heads(softmax, A):
             yield finding(
                 "not-attention",
                 severity="notice",
