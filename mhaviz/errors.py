@@ -44,6 +44,19 @@ class ArgumentError(MhavizError, ValueError):
     status = 2
 
 
+class ProgramError(ArgumentError):
+    """Error with a program that does what could not be done.
+
+    Attributes:
+        message: the message, one line.
+        program: lines of the program, which can be copied; "": there is none.
+    """
+
+    def __init__(self, message: str, program: str = "") -> None:
+        self.message, self.program = message, program
+        super().__init__(f"{message}\n\n{program}" if program else message)
+
+
 class TooLongError(ArgumentError):
     """Error for a text with more tokens than a model can read, which studies of many texts leave out."""
 

@@ -22,11 +22,13 @@ from mhaviz.results.attention import AttentionMap, heads_text
 
 
 class RecordedMap(NamedTuple):
-    """Map with the number of its attention, the indices of its pass and example, and the batch size of the pass."""
+    """Map with the number of its attention, the indices of its pass and example, the number of its window of the
+    example, and the batch size of the pass."""
 
     number: int
     pass_number: int
     example: int
+    window: int
     batch_size: int
     map: AttentionMap
 
@@ -76,7 +78,7 @@ class RecordedMaps:
     def __init__(self, pooling: Pooling, keep: bool) -> None:
         self._pooling, self._keep = pooling, keep
         self._most = min(pooling.most)
-        self._kept: dict[tuple[int, int, int], _Kept] = {}
+        self._kept: dict[tuple[int, int, int, int], _Kept] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -90,6 +92,7 @@ class RecordedMaps:
         batch_size: int,
         first_query: int = 0,
         grows: bool = True,
+        window: int = 0,
     ) -> None:
         """Add a run of an attention on one example of a batch.
 
@@ -98,11 +101,12 @@ class RecordedMaps:
             pass_number, example, batch_size: index of the pass, index of the example, and number of examples.
             first_query: position of the first query of a step that continues a pass; 0: a new pass.
             grows: whether each query of the step adds a key; otherwise the keys stay the same.
+            window: number of the window of the example that the call is of.
 
         Raises:
             MhavizError: the map does not fit into memory; a weight is NaN or infinity.
         """
-        key = seen.site.number, pass_number, example
+        key = seen.site.number, pass_number, example, window
         if first_query:
             kept = self._kept.get(key)
             # Otherwise the pass had begun before the recording, or steps were left out for want of memory.
@@ -131,9 +135,9 @@ class RecordedMaps:
         self._kept[key] = _Kept(batch_size, m, queries, keys, None, left_out, k_length, q_length)
         self._count(self._kept[key])
 
-    def forget(self, number: int, pass_number: int, example: int) -> None:
+    def forget(self, number: int, pass_number: int, example: int, window: int = 0) -> None:
         """Drop the maps of an attention in a pass for an example, if there are any."""
-        kept = self._kept.pop((number, pass_number, example), None)
+        kept = self._kept.pop((number, pass_number, example, window), None)
         if kept is not None:
             self.bytes -= kept.bytes
 
@@ -144,14 +148,14 @@ class RecordedMaps:
             number, pass_number: index of the attention and of its pass.
             places: for each example, the one whose map it goes on from.
         """
-        before = [self._kept.get((number, pass_number, place)) for place in places]
+        before = [self._kept.get((number, pass_number, place, 0)) for place in places]
         for example, kept in enumerate(before):
             if example == places[example]:
                 continue
             self.forget(number, pass_number, example)
             if kept is not None:
                 growing = None if kept.growing is None else kept.growing.copy()
-                moved = self._kept[number, pass_number, example] = replace(kept, growing=growing, bytes=0)
+                moved = self._kept[number, pass_number, example, 0] = replace(kept, growing=growing, bytes=0)
                 self._count(moved)
 
     def _count(self, kept: _Kept) -> None:
@@ -182,10 +186,10 @@ class RecordedMaps:
         self._count(kept)
 
     def result(self) -> list[RecordedMap]:
-        """Return all maps, ordered by pass, example and attention."""
+        """Return all maps, ordered by pass, example, attention and window."""
         every = self._kept.items()
         found = [RecordedMap(*key, kept.batch_size, replace(kept.result(), sentence=None)) for key, kept in every]
-        return sorted(found, key=lambda one: (one.pass_number, one.example, one.number))
+        return sorted(found, key=lambda one: (one.pass_number, one.example, one.number, one.window))
 
 
 def _arrays_of(x: object) -> Iterator[NDArray[Any]]:

@@ -17,6 +17,7 @@ from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, witho
 from mhaviz.api.ablation import ablation
 from mhaviz.api.checking import check
 from mhaviz.api.examples import attentions_of, watched
+from mhaviz.api.image_attention import attend_images
 from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
 from mhaviz.api.spans import MarkedTexts, spans_of
@@ -161,6 +162,8 @@ class LoadedModel:
         self._check: Callable[[Attention], object] = _accept
 
     def __repr__(self) -> str:
+        if not self._whole.reads_text:
+            return f"<mhaviz {type(self._whole).__name__}>"
         sites = self._whole.all_sites
         layers = len({(site.kind, site.layer) for site in sites})
         several = "s" if layers > 1 else ""
@@ -240,7 +243,9 @@ class LoadedModel:
             on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
             given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
                 ids, in place of texts; ``source_language`` and ``target_language``; ``generate``, the number of tokens
-                that a decoder writes after the text, which become part of the map.
+                that a decoder writes after the text, which become part of the map; ``image``, one or several (a path,
+                a PIL image, a uint8 array), which the image processor of the model's folder reads, beside one text or
+                none: the attention is recorded as of ``mhaviz.record``, and ``Attention.over_image`` draws it.
 
         Raises:
             ArgumentError: the model has no such layer, head or kind, or cannot read such texts; there is no such query;
@@ -264,6 +269,33 @@ class LoadedModel:
                 f"{parameter('window')} chooses queries and keys, and {parameter('hide_special')} does; leave out one"
             )
         whole = Given.of(texts, target, given)
+        if whole.image is not None:
+            unheeded = [
+                name
+                for name, value in (("window", window), ("verify", verify), ("hide_special", hide_special))
+                if value
+            ]
+            unheeded += ["show"] * (show == "norms")
+            if unheeded:
+                raise ArgumentError(
+                    f"{parameter(unheeded[0])} is for texts, and not for {parameter('image')}; leave it out"
+                )
+            seen = attend_images(
+                self._whole,
+                whole,
+                kind,
+                show == "rollout",
+                size,
+                on_notice,
+                layer=layer,
+                head=head,
+                pool=pool,
+                page=bool(page),
+            )
+            seen = seen.times_uniform() if show == "uniform" else seen
+            seen = seen if by is None else seen.by(by)
+            seen = seen if over is None else seen.mean(*over)
+            return seen if query is None else seen.of_query(query)
         model = self._chosen(layer, kind, whole.generate)
         heads = _heads_of(model, head)
         if show == "rollout":
@@ -750,6 +782,8 @@ class LoadedModel:
             ArgumentError: the model has no such attention, or cannot read many texts.
         """
         model = self._chosen(layer, kind)
+        if not model.reads_text:
+            model.encode(())  # which raises an error that says what it reads
         if not isinstance(model, CorpusModel):
             raise ArgumentError("expected a transformers model, to average over many sentences: a folder or a hub id")
         return model

@@ -1,7 +1,6 @@
 """Names of the tokens of a recorded program."""
 
 import gc
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,11 +12,14 @@ from weakref import ref
 
 import torch
 
+from mhaviz.api.recorded_patches import ImageNumbers, grids_of, names_of
 from mhaviz.errors import MhavizError
-from mhaviz.inputs.tokens import Tokens, patch_names, patch_tokens
+from mhaviz.inputs.patches import PatchGrid
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
-from mhaviz.observe.patches import Patches
+from mhaviz.observe.patches import Sides, TokenRegions
+from mhaviz.results.image_grids import MOST_SPECIAL
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -32,7 +34,7 @@ class TokenNames:
     Args:
         inputs: token ids that the program's models have read.
         given: the user's names, for inputs of this length; None: no names.
-        grid: (rows, columns) of an image's patches; None: as the program's convolution has cut it.
+        grid: (rows, columns) of an image's patches, or these and the position of the first; None: those of the program.
         miss: called with a message if tokens cannot be named.
 
     Attributes:
@@ -43,12 +45,12 @@ class TokenNames:
         self,
         inputs: SeenInputs,
         given: Sequence[str] | None,
-        grid: tuple[int, int] | None,
+        grid: tuple[int, ...] | None,
         miss: Callable[[str], None],
     ) -> None:
         self._inputs, self._given, self._grid, self._miss = inputs, given, grid, miss
         self._given_fits, self._lengths, self.remark = False, set[int](), ""
-        self._forward = -1
+        self._forward, self._images = -1, ImageNumbers()
         self._sides: dict[tuple[Any, ...], _Sides] = {}
         self._cuts: dict[tuple[int, ...], Cut | None] = {}  # by token ids; None: not known
 
@@ -61,6 +63,7 @@ class TokenNames:
         is_cross: bool,
         rows: tuple[str, str] = ("", ""),
         tokens: Compared = Compared(),  # noqa: B008
+        patches: Sides = (None, None),
     ) -> "_Sides":
         """Return the tokens of the queries and of the keys of some examples.
 
@@ -74,9 +77,10 @@ class TokenNames:
             is_cross: whether the keys come from another input.
             rows: names of queries and keys: "" for tokens; "fixed", "channel" or "head" for others; "row" if it is not
                 known what they are.
-            tokens: for queries and keys, the patches that they are, and the token ids that they come from.
+            tokens: for queries and keys, the token ids that they come from.
+            patches: for queries and keys, the regions of images that they are.
         """
-        (batch_size, _, *lengths), patches, reads = shape, tokens.patches, tokens.reads
+        (batch_size, _, *lengths), reads = shape, tokens.reads
         if forward != self._forward:
             self._forward = forward
             self._sides.clear()
@@ -85,16 +89,14 @@ class TokenNames:
         if first and not is_cross:  # an older cache may have lost its first keys
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
         texts = read, read_of_keys
-        seen = patches, *(one and numbers for one, numbers in zip(texts, reads, strict=True))
+        seen = (
+            *(one and _key_of(one, examples) for one in patches),
+            *(one and numbers for one, numbers in zip(texts, reads, strict=True)),
+        )
         key = *lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
-                tuple(
-                    rows_of(called, start, length)
-                    if called
-                    else self._of(length, example, batch_size, start, one, there)
-                    for example in examples
-                )
+                tuple(self._of(length, example, batch_size, start, one, there, forward, called) for example in examples)
                 for length, start, one, called, there in zip(
                     lengths, (first, first_key), texts, rows, patches, strict=True
                 )
@@ -124,7 +126,9 @@ class TokenNames:
                     f"tokens have the names of the only tokenizer that there is, as their table has its "
                     f"{len(self._tokenizer):,} rows"
                 )
-            return replace(named, texts=tuple(old if "," in old else new for old, new in texts))  # patches of an image
+            are_patches = {place for one in tokens.images for place in one.tokens}
+            labels = tuple(old if place in are_patches else new for place, (old, new) in enumerate(texts))
+            return replace(named, texts=labels, images=tokens.images)
         except MhavizError as error:
             self._miss(str(error))
             return tokens
@@ -143,30 +147,47 @@ class TokenNames:
         return tokenizer_of_program()
 
     def _of(
-        self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None, seen: Patches | None
+        self,
+        length: int,
+        example: int,
+        batch_size: int,
+        first: int,
+        read: ReadIds | None,
+        seen: TokenRegions | None,
+        forward: int,
+        called: str,
     ) -> Tokens:
-        patches = None if first else seen
-        if patches is not None and self._grid is not None and math.prod(self._grid) == math.prod(patches.grid):
-            patches = replace(patches, grid=self._grid)
-        if patches is not None and not patches.is_text:
-            (places,) = patches.places
-            tokens = patch_tokens(*patches.grid, places[0], length - places[-1] - 1)
-            called = {
-                place: f"{name} {number}" if len(part) > 1 else name
-                for part, name in patches.parameters
-                for number, place in enumerate(part)
-            }
-            return replace(tokens, texts=tuple(called.get(place, text) for place, text in enumerate(tokens.texts)))
-        if patches is None and not first and self._grid is not None and read is None:
-            rows, columns = self._grid
-            extra = length - rows * columns
-            if 0 <= extra < max(rows, 2):
-                return patch_tokens(rows, columns, extra)
+        images = () if seen is None else grids_of(seen, example, self._images, forward)
+        images = self._as_given(images, length, is_text=read is not None or bool(first))
+        if called and (not images or called != "row"):
+            return rows_of(called, first, length)
         tokens = self._of_text(length, example, batch_size, first, read)
-        if patches is None or (example and batch_size != len(patches.places)):  # of beams, or of pairs
+        if not images:
             return tokens
-        names = dict(zip(patches.places[example], patch_names(*patches.grid), strict=True))
-        return replace(tokens, texts=tuple(names.get(place, text) for place, text in enumerate(tokens.texts)))
+        labels = {place: label for one in images for place, label in one.labels().items()}
+        texts = tuple(labels.get(place, text) for place, text in enumerate(tokens.texts))
+        if read is not None or first:
+            return replace(tokens, texts=texts, images=images)
+        names = {} if seen is None else names_of(seen, example)
+        others = [place for place in range(length) if place not in labels]
+        if len(others) > MOST_SPECIAL and not all(place in names for place in others):  # words, which are not known
+            return replace(tokens, texts=texts, images=images)
+        labels |= {place: names.get(place, f"{called or 'token'} {place}") for place in others}
+        texts = tuple(labels.get(place, text) for place, text in enumerate(texts))
+        return replace(tokens, texts=texts, special=tuple(others), images=images)
+
+    def _as_given(self, images: tuple[PatchGrid, ...], length: int, is_text: bool) -> tuple[PatchGrid, ...]:
+        """Return views of images with the rows and columns that the user has given, where it is known which tokens they
+        are of."""
+        if self._grid is None:
+            return images
+        rows, columns, *first = self._grid
+        if first:
+            fits = first[0] + rows * columns <= length
+            return (PatchGrid.run(rows, columns, first[0]),) if fits else images
+        if len(images) == 1 and len(images[0].tokens) == rows * columns == len(images[0].places):
+            return (replace(images[0], rows=rows, columns=columns),)
+        return (PatchGrid.run(rows, columns),) if not images and not is_text and rows * columns == length else images
 
     def _of_text(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
         positions = Tokens(tuple(str(first + place) for place in range(length)))
@@ -300,6 +321,13 @@ def _are_of_text(ids: list[int]) -> bool:
 def rows_of(called: str, first: int, length: int) -> Tokens:
     """Return names for rows that are no tokens of a text, or whose tokens are not known: "row 0", "row 1", …."""
     return Tokens(tuple(f"{called} {first + place}" for place in range(length)))
+
+
+def _key_of(side: TokenRegions, examples: Sequence[int]) -> object:
+    """Return what tells the tokens of examples apart from others."""
+    numbers = side.numbers[[min(one, len(side.numbers) - 1) for one in examples]].long()
+    rows = side.regions.rows[numbers.clamp(min=0)] if len(side.regions.rows) else numbers
+    return numbers.cpu().numpy().tobytes(), rows.cpu().numpy().tobytes()
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

@@ -17,6 +17,7 @@ from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMap, RecordedMaps
 from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.long_inputs import allowed_bytes
+from mhaviz.api.recorded_patches import windows_of
 from mhaviz.api.recorded_tokens import TokenNames, rows_of
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -51,7 +52,7 @@ def record(
     pool: Literal["mass", "max"] | None = None,
     size: int | None = None,
     tokens: Sequence[str] | None = None,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, int] | tuple[int, int, int] | None = None,
     statistics: bool = False,
     page: bool = False,
     program: str = "",
@@ -90,7 +91,8 @@ def record(
         tokens: names of the tokens; None: from the only transformers tokenizer in memory, if token ids were looked up
             in a table of about its size; else positions. Names are "row 0", "row 1", … where it is not clear that these
             are tokens: they may be examples of a batch, or constants of a module.
-        grid: rows and columns of an image's patches; None: as the program's convolution has cut it.
+        grid: rows and columns of an image's patches, or these and the position of the first; None: as the program has
+            made them of an image.
         statistics: compute ``head_statistics`` as well, over all passes and all examples.
         page: keep queries and keys for a page for the browser; see ``attend``.
         program: name of what was recorded, for pictures; "": the class of the model.
@@ -324,7 +326,7 @@ class Recording(ContextDecorator):
             return named[tokens]
 
         maps = []
-        for number, pass_number, one, _, m in found:
+        for number, pass_number, one, _, _, m in found:
             layer, site = layers[number], self._sites.all[number]
             is_unplaced = pass_number in site.unplaced
             kind: Kind = "other" if site.is_block or is_unplaced else _kind_of(m, site.kind)
@@ -353,7 +355,7 @@ class Recording(ContextDecorator):
             )
         self._names.finish()
         source = self._source(*remarks, self._names.remark, remark, which=self._which_of_several(found))
-        return Attention(source, _with_heads_joined(maps))
+        return Attention(source, _with_heads_joined(_with_windows_joined(maps, found)))
 
     def _drawn_maps(self) -> list[RecordedMap]:
         """Return the maps of the examples that are drawn, and not those of beams from which others may go on."""
@@ -495,8 +497,9 @@ class Recording(ContextDecorator):
         is_wanted = self._options.passes.wants(site.pass_number)
         if not is_wanted and self._study is None:
             return
+        windows = windows_of(observed.patches, observed.call.shape[0]) if is_wanted else []
         if is_wanted:
-            self._begin(site, observed)
+            self._begin(site, observed, windows)
         self._note_form(site, observed)
         self._device = str(observed.call.device)
         call, (batch_size, n_heads, q_length, k_length) = observed.call, observed.call.shape
@@ -517,7 +520,14 @@ class Recording(ContextDecorator):
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
-                observed.place.forward, call.shape, places, first, site.kind == "cross", rows, observed.order.tokens
+                observed.place.forward,
+                call.shape,
+                places,
+                first,
+                site.kind == "cross",
+                rows,
+                observed.order.tokens,
+                observed.patches,
             )
             if not site.first_query and not rows[1]:
                 parts = observed.order.tokens.parts
@@ -548,17 +558,17 @@ class Recording(ContextDecorator):
                 why = "and these are not known to be the tokens of one text; statistics count no such"
                 self._not_shown(site, f"{site.full_name}: begins with fewer queries than keys, {why}")
             if is_wanted:
-                self._keep(site, observed, seen_of, name)
+                self._keep(site, observed, seen_of, name, windows)
         except MhavizError as error:
             self._not_shown(site, f"{name}: {error}")
 
-    def _begin(self, site: ObservedSite, observed: ObservedCall) -> None:
+    def _begin(self, site: ObservedSite, observed: ObservedCall, windows: Sequence[Sequence[int]]) -> None:
         """Note a run of a pass that is drawn. A pass that begins takes the place of what was the last one until now."""
         stays = self._options.passes.keeps(site.pass_number)  # even if others follow
         if not site.first_query and (last := self._drawn.pop((site.number, False), None)) is not None:
             self._maps.forget_pass(site.number, last.pass_number)
         drawn = self._drawn.setdefault((site.number, stays), _Drawn(site.pass_number))
-        drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, observed.call.shape[0])
+        drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, len(windows))
 
     def _not_shown(self, site: ObservedSite, line: str) -> None:
         """Note why a run of an attention is not drawn, or not counted."""
@@ -644,8 +654,9 @@ class Recording(ContextDecorator):
         observed: ObservedCall,
         seen_of: Callable[[Sequence[int], ObservedCall], SiteCall],
         name: str,
+        windows: Sequence[Sequence[int]],
     ) -> None:
-        batch_size = observed.call.shape[0]
+        batch_size = len(windows)
         there = self._examples_of(batch_size)
         if not there:
             self._not_shown(site, f"{name}: has {batch_size:,} along its batch axis, and none of those asked for")
@@ -657,19 +668,22 @@ class Recording(ContextDecorator):
         if site.moved:
             self._maps.move(site.number, site.pass_number, site.moved)
             self._remark(site, "an example is a beam of a search, and its map is of the text that it ends with")
-        for place in range(batch_size) if there and site.are_alike else there:
+        if any(len(windows[number]) > 1 for number in there):
+            self._remark(site, "of an image that is cut into windows, a map is of the first; over the image, of all")
+        wanted = range(batch_size) if there and site.are_alike else there
+        for number, window, place in ((n, w, place) for n in wanted for w, place in enumerate(windows[n])):
             output = None if observed.output is None else observed.output[place : place + 1]
             one = seen_of([place], ObservedCall(example(observed.call, place), output))
             try:
                 grows = site.kind in OF_ONE_TEXT
-                self._maps.add(one, site.pass_number, place, batch_size, site.first_query, grows)
-                if place not in there:
+                self._maps.add(one, site.pass_number, number, batch_size, site.first_query, grows, window)
+                if number not in there or window:
                     continue
                 weighing = _weighing_hidden(observed, place)
                 nan = [] if observed.nan is None else observed.nan[place].nonzero().flatten().tolist()
-                self._note_mask(site, name, one, weighing, nan, f"of example {place}, " if batch_size > 1 else "")
+                self._note_mask(site, name, one, weighing, nan, f"of example {number}, " if batch_size > 1 else "")
             except MhavizError as error:
-                of = f", example {place}" if len(there) > 1 else ""
+                of = f", example {number}" if len(there) > 1 else ""
                 self._not_shown(site, f"{name}{of}: {error}")
 
     def _note_unfilled(self, site: ObservedSite, keys: Sequence[int]) -> None:
@@ -746,7 +760,7 @@ class Recording(ContextDecorator):
             before = counted(-keys.start, "key")
             self._remark(site, f"numbers count {before} that stand before the tokens, such as learned ones")
         windows = observed.order.windows
-        if windows > 1:
+        if windows > 1 and not any(observed.patches):
             lengths, why = f"{q_length:,} tokens", ""
             if q_length != k_length:
                 lengths = f"{q_length:,} {'query' if q_length == 1 else 'queries'} and {k_length:,} keys"
@@ -1004,8 +1018,27 @@ def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]
         sink = any(m.sink for m in several)
         reach = several[0].reach if len({m.reach for m in several}) == 1 else None
         whole = replace(several[0], weights=weights, heads=tuple(sorted(heads)), sink=sink, reach=reach)
-        joined.append(replace(whole, queries_and_keys=None))
+        joined.append(replace(whole, queries_and_keys=None, windows=_heads_of_windows(several, heads)))
     return tuple(joined)
+
+
+def _heads_of_windows(several: Sequence[AttentionMap], heads: Sequence[int]) -> tuple[AttentionMap, ...]:
+    """Return the windows of maps with some of the heads each, with all heads; none if they have other windows."""
+    if len({len(m.windows) for m in several}) > 1:
+        return ()
+    order = np.argsort(heads)
+    return tuple(
+        replace(of[0], weights=np.concatenate([m.weights for m in of])[order], heads=tuple(sorted(heads)))
+        for of in zip(*(m.windows for m in several), strict=True)
+    )
+
+
+def _with_windows_joined(maps: Sequence[AttentionMap], found: Sequence[RecordedMap]) -> list[AttentionMap]:
+    """Return the maps without those of further windows, which the first window's has; see ``AttentionMap.windows``."""
+    several: dict[tuple[int, int, int], list[AttentionMap]] = {}
+    for m, one in zip(maps, found, strict=True):
+        several.setdefault((one.number, one.pass_number, one.example), []).append(m)
+    return [replace(of[0], windows=tuple(of)) if len(of) > 1 else of[0] for of in several.values()]
 
 
 def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None], kind: Kind) -> tuple[Tokens, Tokens]:
@@ -1026,10 +1059,9 @@ def _placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None]
 
     placed = []
     for tokens, one in zip(sides, parts, strict=True):
-        if one is not None and one.n == len(tokens) and not (_is_whole(one) or tokens.ids):
+        if one is not None and one.n == len(tokens) and not (_is_whole(one) or tokens.ids or tokens.images):
             places = one.places or [-1] * one.n
-            names = Tokens(tuple(called(row, place, one.length) for row, place in enumerate(places)))
-            tokens = tokens if tokens.grid is not None and 0 <= min(places) <= max(places) < one.length else names
+            tokens = Tokens(tuple(called(row, place, one.length) for row, place in enumerate(places)))
         placed.append(tokens)
     return placed[0], placed[1]
 

@@ -25,7 +25,8 @@ class RecordingOptions:
         passes: forward passes to record.
         pooling: how maps are pooled: those larger than its size, and smaller ones if it has a reduction.
         tokens: names of the tokens; None: those of the program.
-        grid: rows and columns of an image's patches; None: those of the program.
+        grid: rows and columns of an image's patches, with the position of the first, or without; None:
+            those of the program.
         page: whether queries and keys are kept for a page for the browser.
 
     Raises:
@@ -42,7 +43,7 @@ class RecordingOptions:
         pool: Literal["mass", "max"] | None,
         size: int | None,
         tokens: Sequence[str] | None,
-        grid: tuple[int, int] | None,
+        grid: tuple[int, ...] | None,
         page: bool,
     ) -> None:
         self.patterns, self.layers, self.heads = map(_several, (module, layer, head))
@@ -50,11 +51,14 @@ class RecordingOptions:
         self.examples = None if examples == "all" else _several(examples)
         if self.examples is not None and not (self.examples and all(type(n) is int and n >= 0 for n in self.examples)):
             raise ArgumentError(f"{parameter('examples')}: expected numbers from 0 on, or all, got {examples!r:.60}")
-        if grid is not None and (len(grid) != 2 or min(grid) < 1):
-            raise ArgumentError(f"{parameter('grid')}: expected rows and columns, such as (14, 14), got {grid!r:.60}")
+        if grid is not None and (len(grid) not in (2, 3) or min(grid[:2]) < 1 or min(grid) < 0):
+            raise ArgumentError(
+                f"{parameter('grid')}: expected rows and columns, such as (14, 14), or with the position of the "
+                f"first, (14, 14, 1), got {grid!r:.60}"
+            )
         self.pooling = Pooling(size, pool)
         self.tokens = None if tokens is None else tuple(map(str, tokens))
-        self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
+        self.grid = None if grid is None else tuple(map(int, grid))
         self.page = page
 
     def wants(self, site: ObservedSite) -> bool:

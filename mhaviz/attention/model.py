@@ -170,6 +170,7 @@ class Model(ABC):
     Attributes:
         layers, kind: layers and kind of the selected attentions; None: all.
         can_write: whether the model can generate text, if loaded with its language modelling head.
+        reads_text: whether the model reads texts; if not, it reads images alone.
         norms: whether calls have ``value_norms``.
         device_name: name of the device; see ``resolve_device``.
         seed: seed of random numbers.
@@ -179,6 +180,7 @@ class Model(ABC):
     kind: Kind | None = None
     norms: bool = False
     can_write = False
+    reads_text = True
     device_name = "auto"
     seed = 0
 

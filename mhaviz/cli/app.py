@@ -20,6 +20,7 @@ from mhaviz.cli.shared.console import option_name, printing, say
 from mhaviz.errors import (
     ArgumentError,
     MhavizError,
+    ProgramError,
     StoppedError,
     is_out_of_memory,
     parameters_named,
@@ -102,13 +103,18 @@ def mhaviz(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program on these arguments and return its exit status. An error is one line on standard error."""
+    """Run the program on these arguments and return its exit status. An error is one line on standard error, and maybe
+    a program below it that does what could not be done."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     status = DONE
     try:
         _require_folder()
         with printing():  # typer prints the help
             status = _run(words)
+    except ProgramError as error:
+        _fail(error.message, error.status)
+        print(f"\n{error.program}\n", file=sys.stderr)  # noqa: T201
+        return error.status
     except MhavizError as error:
         return _fail(str(error), error.status)
     except typer.TyperException as error:

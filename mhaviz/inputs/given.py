@@ -33,6 +33,7 @@ class GivenOptions(TypedDict, total=False):
     source_language: str | None
     target_language: str | None
     generate: int
+    image: Any
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Given:
         ids: ids of the tokens of each sequence; no other token is added.
         source_language, target_language: language codes of a multilingual model, such as "eng_Latn" and "fra_Latn".
         generate: number of tokens that a decoder generates after the input, greedily.
+        image: images, each a path, a PIL image, or a uint8 array, for models with an image processor.
 
     Raises:
         ArgumentError: inputs that exclude each other; an empty pair; a pair or a target for several texts.
@@ -61,6 +63,7 @@ class Given:
     source_language: str | None = None
     target_language: str | None = None
     generate: int = 0
+    image: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
         instead = self.instead
@@ -95,6 +98,8 @@ class Given:
             asked["chat"] = require_messages(asked["chat"], f"{parameter('chat')}: ")
         if asked.get("ids") is not None:
             asked["ids"] = _sequences(asked["ids"])
+        if asked.get("image") is not None:
+            asked["image"] = tuple(asked["image"]) if isinstance(asked["image"], list | tuple) else (asked["image"],)
         return cls(tuple(require_texts(texts)), target, **asked)
 
     def without_role(self, role: str) -> "Given":

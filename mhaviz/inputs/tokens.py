@@ -7,6 +7,7 @@ from typing import Literal
 
 from mhaviz.errors import ArgumentError, shortened
 from mhaviz.inputs.passage import Passage
+from mhaviz.inputs.patches import PATCH_NAME, PatchGrid, require_patches
 
 START, END = MARKS = "<start>", "<end>"
 """Marks of the beginning and the end of a sentence that a model of words generates. No word contains < or >."""
@@ -20,9 +21,6 @@ OF_ONE_TEXT: frozenset[Kind] = frozenset({"self", "masked"})
 
 PAIR = ("first", "second")
 """Names of the two segments of a pair of texts."""
-
-PATCH_NAME = re.compile(r"[0-9]{1,6},[0-9]{1,6}")
-"""Label of a patch of an image: its row and column."""
 
 _PIECE = re.compile(r"(\s?)([^\x00-\x7f]+) ([1-9])/([1-9])", re.DOTALL)
 """Label of a token that is some of the bytes of a character: "😀 1/3"."""
@@ -84,8 +82,7 @@ class Tokens:
         special: positions of special tokens, which are no words, such as [CLS] or the markers of a chat, from 0, in
             order.
         ids: ids in the model's vocabulary; empty: there is no vocabulary, or some ids are not known.
-        grid: rows and columns of the patches of an image, which the tokens that are not special are, in reading order;
-            None: they are no patches, or not those of a whole image.
+        images: views of images whose patches are among the tokens; empty: there are none, or they are not known.
         continued: positions of tokens that continue the word of the token before them, where the tokenizer tells, and
             labels alone do not; see ``words``.
         ranges: of spans, the tokens of each, as positions among all tokens of the side; none of a span that another
@@ -95,31 +92,27 @@ class Tokens:
         passage: the text, with the places of the tokens; None: not known.
 
     Raises:
-        ArgumentError: the number of patches in the grid is not the number of tokens that are not special.
+        ArgumentError: ``images`` has a patch that is no token, or one token in two patches.
     """
 
     texts: tuple[str, ...]
     special: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
-    grid: tuple[int, int] | None = None
+    images: tuple[PatchGrid, ...] = ()
     continued: tuple[int, ...] = ()
     ranges: tuple[Ranges, ...] = ()
     turns: tuple[Segment, ...] = ()
     passage: Passage | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.grid is None:
-            return
-        rows, columns = self.grid
-        n_patches = len(self.of_text)
-        if min(rows, columns) < 1 or rows * columns != n_patches:
-            raise ArgumentError(f"grid: expected rows × columns of {n_patches} patches, got {rows} × {columns}")
+        if self.images:
+            require_patches(self.images, len(self.texts))
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, part: slice) -> "Tokens":
-        """Return a part of the tokens, without the grid. Positions of special tokens are counted from its start."""
+        """Return a part of the tokens, without their images. Positions of special tokens are counted from its start."""
         start, end, _ = part.indices(len(self))
         if (start, end) == (0, len(self)):
             return self
@@ -131,7 +124,7 @@ class Tokens:
             texts=self.texts[start:end],
             special=special,
             ids=self.ids[start:end],
-            grid=None,
+            images=(),
             continued=continued,
             ranges=self.ranges[start:end],
             turns=tuple(cut for turn in self.turns if (cut := turn.within(start, end))),
@@ -148,6 +141,7 @@ class Tokens:
             texts,
             special,
             ids if len(ids) == len(texts) else (),
+            images=(*self.images, *(image.moved(len(self)) for image in after.images)),
             continued=continued,
             turns=self.turns + tuple(turn.moved(len(self)) for turn in after.turns),
             passage=self.written + after.written,
@@ -168,6 +162,14 @@ class Tokens:
         if start and len(self) < _LEAST_RUN:  # may be one year, or two
             return False
         return all(text == str(position) for position, text in enumerate(self.texts, start))
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the patches of an image, which the tokens that are not special are, in reading order;
+        None: they are no patches, or not those of one whole image."""
+        if len(self.images) != 1 or self.images[0].places != self.of_text:
+            return None
+        return self.images[0].shape
 
     @property
     def patches(self) -> tuple[int, ...]:
@@ -245,7 +247,8 @@ def patch_tokens(rows: int, columns: int, n_before: int = 0, n_after: int = 0) -
     others = (*range(n_before), *range(end, end + n_after))
     names = [f"token {place}" for place in others]
     patches = patch_names(rows, columns)
-    return Tokens((*names[:n_before], *patches, *names[n_before:]), others, grid=(rows, columns))
+    image = PatchGrid.run(rows, columns, n_before)
+    return Tokens((*names[:n_before], *patches, *names[n_before:]), others, images=(image,))
 
 
 def patch_names(rows: int, columns: int) -> tuple[str, ...]:

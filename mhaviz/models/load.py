@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, shortened
 from mhaviz.files.errors import reading, require_regular
-from mhaviz.models.transformers.folder import find_folder, is_file, is_folder
+from mhaviz.models.transformers.folder import find_folder, has_image_processor, is_file, is_folder
 from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
 
@@ -165,6 +165,7 @@ def _load_transformers(
     from mhaviz.devices import resolve_device
 
     where = resolve_device(process.device(device))
+    from mhaviz.models.transformers.image_model import ImageModel
     from mhaviz.models.transformers.load import load_checkpoint
     from mhaviz.models.transformers.model import TransformersModel
     from mhaviz.models.transformers.silence import silence
@@ -174,8 +175,15 @@ def _load_transformers(
     loaded = load_checkpoint(name, where, dtype, predicts, folder, spread, process.count, on_notice)
     for remark in loaded.remarks:
         on_notice(remark)
-    with silence(1, 2):
-        return TransformersModel.of(loaded)
+    if loaded.reads_images_alone:
+        return ImageModel(loaded=loaded)
+    try:
+        with silence(1, 2):
+            return TransformersModel.of(loaded)
+    except MhavizError:
+        if not has_image_processor(folder):
+            raise
+        return ImageModel(loaded=loaded)  # which reads no text without an image
 
 
 KINDS = (

@@ -82,8 +82,8 @@ def _operators(func: Any) -> list[Any]:
     """Return the overloads of the operator that a function calls, by its name."""
     if hasattr(func, "_schema"):
         return [func]
-    packet = func if hasattr(func, "overloads") else getattr(torch.ops.aten, getattr(func, "__name__", ""), None)
-    return [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    packet: Any = func if hasattr(func, "overloads") else getattr(torch.ops.aten, getattr(func, "__name__", ""), None)
+    return [] if not hasattr(packet, "overloads") else [getattr(packet, name) for name in packet.overloads()]
 
 
 def _of_schema(func: Any, schema: Any) -> list[_Parameter]:

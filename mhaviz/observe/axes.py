@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mhaviz.observe.inputs import Read
-from mhaviz.observe.patches import Patches
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +27,7 @@ class Origin:
         given: for a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it was made by a function that may have put anything there.
         is_slice: for a lost axis, whether it is a part of several that were joined, such as examples and heads.
-        rows: for the columns of an image's patches, the axis of their rows.
-        patches: for the tokens of a sequence, which of them are patches of an image; None: none are, or not known.
+        is_grid: whether these are the rows or columns of patches that a convolution has cut an image into.
         cuts: what was cut from it, one after the other.
         beside: what was cut from another axis of this origin, such as heads for the features of each head.
         whole: the axis that this is a part or a later state of; None: itself.
@@ -48,8 +46,7 @@ class Origin:
     given: tuple[int, int] | None = None
     is_lost: bool = False
     is_slice: bool = False
-    rows: "Origin | None" = None
-    patches: Patches | None = None
+    is_grid: bool = False
     reads: frozenset[Read] = frozenset()
     cuts: tuple["Cut", ...] = ()
     beside: "Cut | None" = None
@@ -396,7 +393,7 @@ _numbers = count(1)
 
 
 def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None = None) -> Layout:
-    """Return the layout without the names of tokens, ``reads`` and ``patches``, as these may stand in another order.
+    """Return the layout without the names of tokens, ``reads``, as these may stand in another order.
 
     ``places``: the axes along which they do. So do those whose length differs from ``before``.
     """
@@ -422,27 +419,7 @@ def reordered(layout: Layout, places: Collection[int]) -> Layout:
 
 
 def _without_names(origin: Origin) -> Origin:
-    has_names = origin.rows or origin.patches or origin.reads
-    return origin.replace(rows=None, patches=None, reads=frozenset()) if has_names else origin
-
-
-def with_patches(axis: Axis, patches: Patches | None) -> Axis:
-    """Return the axis with these patches of an image among its tokens; None: there are none, or not known."""
-    return tuple((o.replace(rows=None, patches=patches, is_lost=o.is_lost and patches is None), n) for o, n in axis)
-
-
-def patches_along(axis: Axis) -> Patches | None:
-    """Return the patches along an axis: joined rows and columns, or a sequence that holds them; None: not known."""
-    factors = [(origin, n) for origin, n in axis if n > 1]
-    if not factors:
-        return None
-    last, n = factors.pop()
-    if last.rows is None:
-        return last.patches if not factors and last.patches and last.patches.length == n else None
-    rows = [(last.rows, last.rows.size)] if last.rows.size > 1 else []
-    if factors != rows or last.size != n:
-        return None
-    return Patches.of_image(last.rows.size, last.size)
+    return origin.replace(reads=frozenset()) if origin.reads else origin
 
 
 def are_made(*features: Axis) -> bool:

@@ -1,7 +1,7 @@
 """The effect of each function of PyTorch on the axes of its arguments."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from itertools import accumulate
@@ -28,18 +28,15 @@ from mhaviz.observe.axes import (
     lost,
     origins_of,
     part_along,
-    patches_along,
     reads_along,
     regrouped,
     reordered,
     sum_of,
     uncut,
     unnamed,
-    with_patches,
 )
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done, unseen
-from mhaviz.observe.patches import Patches
 from mhaviz.observe.products import PRODUCTS, Product, product_of
 
 if TYPE_CHECKING:
@@ -156,16 +153,9 @@ def index_layout(axes: "Layouts", done: Done) -> Layout:
 
 
 def _sliced(axis: Axis, item: slice) -> Axis:
-    """Return the axis of a slice of a sequence. Patches stay known if it has all of them."""
-    patches, size = patches_along(axis), math.prod(n for _, n in axis)
-    start, stop, step = item.indices(size)
-    if (start, step) == (0, 1) and patches is None:
-        return first_tokens(axis, stop)
-    if patches is None or (start, stop, step) == (0, size, 1):
-        return axis
-    is_whole = step == 1 and all(start <= one[0] and one[-1] < stop for one in patches.places)
-    size = stop - start
-    return with_patches(fitted(axis, size), patches.moved(-start, size) if is_whole else None)
+    """Return the axis of a slice of a sequence."""
+    start, stop, step = item.indices(math.prod(n for _, n in axis))
+    return first_tokens(axis, stop) if (start, step) == (0, 1) else axis
 
 
 def _copy(axes: "Layouts", done: Done) -> Layout | None:
@@ -207,27 +197,9 @@ def _scatter(axes: "Layouts", done: Done) -> Layout | None:
     return unnamed(layout, dims - {last})
 
 
-def put_layout(axes: "Layouts", done: Done) -> Layout:
-    """Return the layout of a text in which features of an image replace tokens, where a mask is true.
-
-    See ``Patches.is_text``.
-    """
-    x, mask, features = done.args[:3]
-    text, made = axes.of(x), axes.get(features)
-    is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool
-    if made is None or len(text.shape) != 3 or not is_mask:
-        return text
-    if mask.ndim not in (2, 3) or mask.shape[:2] != text.shape[:2] or made.shape[-1:] != text.shape[-1:]:
-        return text
-    rows = [factor for axis in made.axes[:-1] for factor in axis if factor[1] > 1]
-    found = next((one for at in range(len(rows)) if (one := patches_along(tuple(rows[at:])))), None)
-    if found is None or torch._C._functorch.is_functorch_wrapped_tensor(mask):
-        return text
-    with unseen():
-        places = tuple(tuple(row.nonzero()[:, 0].tolist()) for row in (mask if mask.ndim == 2 else mask[..., 0]))
-    fits = found.are_all and all(len(one) == math.prod(found.grid) for one in places)
-    tokens = with_patches(text.axes[1], Patches(found.grid, text.shape[1], places, is_text=True) if fits else None)
-    return text._replace(axes=(text.axes[0], tokens, text.axes[2]))
+def _put(axes: "Layouts", done: Done) -> Layout:
+    """Return the layout of a tensor in which others have taken the place of some numbers."""
+    return axes.of(done.first)
 
 
 def _stack(axes: "Layouts", done: Done) -> Layout | None:
@@ -273,7 +245,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
         layout = cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
         sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
         along = [one and one.axes[dim] for one in layouts]
-        tokens = _joined_tokens(sizes, along, (axes.parameter_of(x) for x in parts))
+        tokens = _joined_patches(sizes, along)
         if tokens is None and layouts[0] is source and dim < len(source.axes):
             tokens = first_tokens(source.axes[dim], done.result.shape[dim])
         layout = layout if tokens is None else layout.with_axis(dim, uncut(tokens))
@@ -285,7 +257,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
             ((origin, _),) = _without_joined(layout.axes[dim])
             whole = origin.replace(made_of=(*origin.made_of, *pieces))
             if _are_interrupted(sizes, along):
-                whole = Origin(n, patches=origin.patches, made_of=tuple(pieces))
+                whole = Origin(n, made_of=tuple(pieces))
             layout = layout.with_axis(dim, ((whole, n),))
         in_order = _are_in_order(sizes, along)
         return layout if in_order else unnamed(layout, {dim})
@@ -356,23 +328,14 @@ def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[La
     return source if len(reads) < 2 else unnamed(source)
 
 
-def _joined_tokens(sizes: Sequence[int], parts: Sequence[Axis | None], parameters: Iterable[str]) -> Axis | None:
-    """Return the axis of joined tokens if some are patches, or of the patches of several images; else None.
-
-    ``parameters``: for each part the name of the parameter that it is; "" for others.
-    """
-    found = [(place, axis, one) for place, axis in enumerate(parts) if axis and (one := patches_along(axis))]
+def _joined_patches(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
+    """Return the axis of joined tokens if some are patches of images; else None."""
+    found = [axis for axis in parts if axis and any(origin.is_grid for origin, _ in axis)]
     if not found:
         return None
-    (place, axis, patches), size = found[0], sum(sizes)
-    if len(found) == len(parts) and all(one.are_all and one == patches for _, _, one in found):
-        return (*lost(len(parts)), *axis)
-    if len(found) > 1:
-        return with_patches(fitted(axis, size), None)
-    starts = accumulate(sizes, initial=0)
-    named = [(range(at, at + n), name) for at, n, name in zip(starts, sizes, parameters, strict=False) if name]
-    patches = patches.moved(sum(sizes[:place]), size)
-    return with_patches(fitted(axis, size), replace(patches, parameters=(*patches.parameters, *named)))
+    if len(found) == len(parts) and all(axis == found[0] for axis in found):
+        return (*lost(len(parts)), *found[0])
+    return tuple((origin.replace(is_lost=False, is_grid=True), n) for origin, n in fitted(found[0], sum(sizes)))
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
@@ -434,12 +397,11 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
 def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
     """Return the rows and columns of the patches that a convolution with a stride of its kernel's size makes."""
     rows, columns = (
-        replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True)
+        replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True, is_grid=True)
         if len(axis) == 1
         else Origin(n, is_lost=True)
         for axis, n in zip(axes, sizes, strict=True)
     )
-    columns.rows = rows
     return ((rows, sizes[0]),), ((columns, sizes[1]),)
 
 
@@ -586,7 +548,7 @@ AXIS_RULES: dict[Any, AxisRule] = {
         (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
         (functions("index_copy"), _index_copy),
         (functions("empty_like zeros_like ones_like full_like"), _take),
-        (functions("masked_scatter"), put_layout),
+        (functions("masked_scatter"), _put),
         ([Tensor.copy_], _copy),
         ([Tensor.__getitem__], index_layout),
         (functions("narrow select"), _keep),

@@ -14,12 +14,10 @@ from mhaviz.observe.axes import (
     cuts_along,
     origins_of,
     part_along,
-    patches_along,
     reads_along,
     through_along,
 )
 from mhaviz.observe.inputs import Read
-from mhaviz.observe.patches import Patches
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,6 @@ class Compared:
     is_by_hand: bool = False
     are_pairs: bool = False
     n_behind: int = 0
-
-    @cached_property
-    def patches(self) -> tuple[Patches | None, Patches | None]:
-        """The patches of an image that queries and keys are; None: they are none, or not known."""
-        return patches_along(self.query), patches_along(self.key)
 
     @cached_property
     def reads(self) -> tuple[frozenset[Read], frozenset[Read]]:

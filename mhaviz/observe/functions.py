@@ -109,7 +109,8 @@ def _name_and_tags(func: Any) -> tuple[str, list[Any]]:
     name = getattr(func, "__name__", "")
     name = getattr(func.__self__ if name == "__get__" else func, "__name__", "").partition(".")[0].strip("_")
     names = (name, name[1:]) if name[:1] in ("i", "r") else (name,)  # __iadd__, __radd__
-    packets = filter(None, (getattr(torch.ops.aten, one, None) for one in names))
+    found = (getattr(torch.ops.aten, one, None) for one in names)
+    packets: list[Any] = [one for one in found if hasattr(one, "overloads")]
     return name, [getattr(packet, overload).tags for packet in packets for overload in packet.overloads()]
 
 

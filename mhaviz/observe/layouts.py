@@ -33,7 +33,7 @@ from mhaviz.observe.axes import (
     with_cut,
     with_others,
 )
-from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, put_layout, slice_of
+from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, slice_of
 from mhaviz.observe.descent import FixedRows, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
@@ -193,7 +193,7 @@ class Layouts:
             self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
         elif done.result is None and done.func is _SET_ITEM:
             is_known = self.write(*done.args)
-            self._layouts.set(done.args[0], put_layout(self, done._replace(result=done.args[0])))
+            self._layouts.set(done.args[0], self.of(done.args[0]))
             if not is_known:
                 self._replace(done.func, done.args, done.args[0])
         elif done.func == _SET_DATA:
@@ -224,7 +224,7 @@ class Layouts:
             return True
         moved = {own.of for own, written in pairs if own and written and not _stay_in_place(own, written)}
         others = {own.of: written.of for own, written in pairs if own and written and own.of != written.of}
-        named = any(origin.reads or origin.patches or origin.rows for axis in self.of(x).axes for origin, _ in axis)
+        named = any(origin.reads for axis in self.of(x).axes for origin, _ in axis)
         for one, layout in self._layouts.of_memory(x) if moved or others or named or x._is_view() else ():
             places = {place for place, axis in enumerate(layout.axes) if origins_of(axis) & moved}
             axes = tuple(with_others(axis, others) for axis in layout.axes)

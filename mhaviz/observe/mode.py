@@ -38,10 +38,13 @@ from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
+from mhaviz.observe.patches import Sides as PatchSides
+from mhaviz.observe.patches import sides_of_call, sides_of_layer
 from mhaviz.observe.recurrence import Recurrence
 from mhaviz.observe.replacing import calls_followed, scripted_as_written
 from mhaviz.observe.steps import OnStep, Step, no_steps
 from mhaviz.observe.threads import threads_followed
+from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.weights import WeightsByHand
 
 OnObserved = Callable[[ObservedCall], int | None]
@@ -88,14 +91,22 @@ class Watch:
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self._has_model, self.inputs = model is not None, SeenInputs()
-        self._modules = RunningModules(model, lambda x: self._axes.of(x, is_input=True), self._begins)
+        self._modules = RunningModules(model, self._reads, self._begins)
         self.fixed = FixedRows(self._modules.is_running)
-        self._axes = Layouts(self.inputs, self.fixed)
+        self._axes, self._images = Layouts(self.inputs, self.fixed), Tracer(self.fixed.parameter_of)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self._recurrence = Recurrence()
         step = no_steps if on_step is None else partial(self._take_step, on_step)
         weights = WeightsByHand(
-            self._show, self._unmet, self._unseen, self.fixed, self._axes, self._module, self._refuse_unless_asked, step
+            self._show,
+            self._unmet,
+            self._unseen,
+            self.fixed,
+            self._axes,
+            self._images,
+            self._module,
+            self._refuse_unless_asked,
+            step,
         )
         self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
@@ -103,7 +114,7 @@ class Watch:
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed))
-            for one in (self.fixed, self._axes, self._merging, self._recurrence)
+            for one in (self.fixed, self._axes, self._images, self._merging, self._recurrence)
         ]
         self._lock, self._n_active, self.until_last = threading.RLock(), 0, ExitStack()
         self.here = threading.local()
@@ -134,7 +145,7 @@ class Watch:
         with ExitStack() as stack:
             stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
-            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._axes.take))
+            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._take))
             stack.enter_context(run_uncompiled())
             scripted = safely(self._scripted, self._failed)
             stack.enter_context(calls_followed(torch.jit.ScriptFunction, "__call__", scripted))
@@ -197,8 +208,9 @@ class Watch:
 
         return within
 
-    def _begins(self, module: nn.Module) -> None:
+    def _begins(self, module: nn.Module, args: Sequence[Any]) -> None:
         self.fixed.begins(module)
+        self._images.begins(module, args)
         if not hasattr(self.here, "is_seen") and torch._C._current_graph_task_id() == -1:  # see ``_place_to_show``
             self._note_thread(module)
         if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
@@ -218,6 +230,15 @@ class Watch:
             if graph is not None and graph.findNode(f"aten::{name}") is not None:
                 self._unseen(f"{name} in {function.name}, a function compiled by torch.jit")
 
+    def _reads(self, x: Tensor) -> None:
+        """Note a tensor that the program's model is given."""
+        self._axes.of(x, is_input=True)
+        self._images.read(x)
+
+    def _take(self, result: Any, seen: Any) -> None:
+        self._axes.take(result, seen)
+        self._images.take(result, seen)
+
     def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
         file, line = line_of_program()
         on_step(replace(Step(*args, **kwargs), module=self._module(), file=file, line=line))
@@ -236,7 +257,8 @@ class Watch:
     ) -> None:
         def arranged(place: Place) -> ObservedCall:
             ran = read(place.name)
-            return ran.in_order(self._order_of_call(ran.call, place, given))
+            order = self._order_of_call(ran.call, place, given)
+            return replace(ran.in_order(order), patches=self._patches_of_call(ran.call, given, order))
 
         self._show(given, arranged, lengths, self.fixed.sides(*given))
 
@@ -255,6 +277,16 @@ class Watch:
         n_behind = max(key.shape[-2] - given[1].shape[axis], 0)
         order = self._order_of_axes(query, key, place)
         return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers, n_behind=n_behind)
+
+    def _patches_of_call(
+        self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order
+    ) -> PatchSides:
+        query, key = given[:2]
+        of = [self._images.get(x) for x in (query, key)]
+        if isinstance(call, AttentionCall) and call.query is query:
+            return sides_of_call(order, query, key, of)
+        queries, keys = sides_of_layer(of, (query, key))
+        return queries, keys and keys.extended(call.shape[3])
 
     def _order_of_axes(self, query: Tensor, key: Tensor, place: Place) -> Order:
         if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):  # grouped-query attention

@@ -78,14 +78,14 @@ class RunningModules:
         model: the module at which names begin; outside of it there are no places. None: names begin at the outermost
             module.
         on_input: called with each tensor that an outermost module is called with.
-        on_begin: called with each module that begins.
+        on_begin: called with each module that begins, and with the arguments that it is called with by position.
     """
 
     def __init__(
         self,
         model: nn.Module | None = None,
         on_input: Callable[[Tensor], object] = lambda x: None,
-        on_begin: Callable[[nn.Module], None] = lambda module: None,
+        on_begin: Callable[[nn.Module, Sequence[Any]], None] = lambda module, args: None,
     ) -> None:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
         self._local = threading.local()
@@ -172,7 +172,7 @@ class RunningModules:
                         if type(x) is Tensor and not x.is_nested:
                             self._on_input(x)
         stack.append(_Running(module, read, next(self._calls)))
-        self._on_begin(module)
+        self._on_begin(module, args)
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         stack = self._stack()

@@ -10,6 +10,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.order import NO_ORDER, Order
+from mhaviz.observe.patches import Sides
 from mhaviz.observe.recurrence import Run
 from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
@@ -49,6 +50,7 @@ class ObservedCall:
         nan: bool, (batch_size, q_length), True for queries whose softmax is NaN in the program, as they see no key, and
             whose weights in the call are 0; None: as all False.
         order: roles of the program's own axes.
+        patches: regions of images that queries and keys are.
         place: where in the program it ran.
         run: what its query is made of.
     """
@@ -62,6 +64,7 @@ class ObservedCall:
     weighted: Callable[[], WeightedValues | None] | None = None
     nan: Tensor | None = None
     order: Order = NO_ORDER
+    patches: Sides = (None, None)
     place: Place = Place()  # noqa: RUF009
     run: Run = field(default_factory=Run)
 

@@ -1,41 +1,101 @@
-"""Patches of an image among the tokens of a sequence."""
+"""Which regions of images the queries and the keys of an attention are."""
 
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mhaviz.observe.order import Order
+from mhaviz.observe.products import Weighing
+from mhaviz.observe.regions import NONE, Regions, Traced
 
 
-@dataclass(frozen=True)
-class Patches:
-    """Patches of an image, in reading order, among the tokens of a sequence.
+@dataclass(frozen=True, eq=False)
+class TokenRegions:
+    """The regions of images that the tokens along one side of an attention are.
 
     Attributes:
-        grid: numbers of rows and columns.
-        length: number of tokens in the sequence.
-        places: index of each patch in the sequence, for each example of a batch, or once for all of them.
-        is_text: whether the patches stand in the place of tokens of a text.
-        parameters: indices in the sequence and names of parameters, such as "cls_token", that were joined to the
-            patches as tokens.
+        regions: the regions.
+        numbers: int32, (batch_size, length), the number of the region of each token.
     """
 
-    grid: tuple[int, int]
-    length: int
-    places: tuple[tuple[int, ...], ...]
-    is_text: bool = False
-    parameters: tuple[tuple[range, str], ...] = ()
+    regions: Regions
+    numbers: Tensor
 
-    @classmethod
-    def of_image(cls, rows: int, columns: int) -> "Patches":
-        """Return the patches of a sequence that holds nothing else."""
-        return cls((rows, columns), rows * columns, (tuple(range(rows * columns)),))
+    def extended(self, length: int) -> "TokenRegions":
+        """Return as many tokens, the last of which are of no region, such as keys that PyTorch's layer adds."""
+        missing = length - self.numbers.shape[1]
+        if missing <= 0:
+            return self
+        return TokenRegions(self.regions, torch.nn.functional.pad(self.numbers, (0, missing), value=NONE))
 
-    @property
-    def are_all(self) -> bool:
-        """Whether each example has all patches of the image, from its first token on."""
-        return all(one == tuple(range(math.prod(self.grid))) for one in self.places)
 
-    def moved(self, by: int, length: int) -> "Patches":
-        """Return the patches with their indices shifted by ``by``, in a sequence of another length."""
-        places = tuple(tuple(place + by for place in one) for one in self.places)
-        moved = [(range(part.start + by, part.stop + by), name) for part, name in self.parameters]
-        inside = tuple((part, name) for part, name in moved if part.start >= 0 and part.stop <= length)
-        return replace(self, length=length, places=places, parameters=inside)
+Sides = tuple[TokenRegions | None, TokenRegions | None]
+"""What queries and keys are; None: no region is known."""
+
+
+def sides_of_call(order: Order, query: Tensor, key: Tensor, of: Sequence[Traced | None]) -> Sides:
+    """Return what queries and keys are, (…, length, features) each; ``of``: what the tensors are made of."""
+    before = query.shape[:-2]
+    sides: list[TokenRegions | None] = []
+    for x, traced, arrange in zip((query, key), of, (order.arrange, order.arrange_keys), strict=True):
+        numbers = None if traced is None else _of_features(traced)
+        if traced is None or numbers is None:
+            sides.append(None)
+            continue
+        full = numbers.expand(*x.shape[:-1], 1)
+        if not order.is_plain:
+            full = arrange(full.expand(*before, *full.shape[-2:]))
+        sides.append(_of_heads(traced.regions, full.reshape(-1, *full.shape[-3:])))
+    return sides[0], sides[1]
+
+
+def sides_of_layer(of: Sequence[Traced | None], tensors: Sequence[Tensor]) -> Sides:
+    """Return what the queries and keys of PyTorch's layer are, (length, batch_size, features) each, or without a
+    batch."""
+    sides: list[TokenRegions | None] = []
+    for x, traced in zip(tensors, of, strict=True):
+        numbers = None if traced is None else _of_features(traced)
+        if traced is None or numbers is None:
+            sides.append(None)
+            continue
+        full = numbers.expand(*x.shape[:-1], 1)[..., 0]
+        sides.append(_known(traced.regions, full[None] if x.ndim == 2 else full.transpose(0, 1)))
+    return sides[0], sides[1]
+
+
+def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Sides:
+    """Return what queries and keys of weights are; ``traced``: what the weights are made of."""
+    if traced is None:
+        return None, None
+    shape, (*_, query, key) = how.weights.shape, how.places
+    found: dict[int, TokenRegions | None] = {}
+    for numbers in traced.all_numbers:
+        along = [axis for axis in (query, key) if axis >= 0 and numbers.shape[axis] > 1]
+        side = along[0] if len(along) == 1 else query
+        if len(along) == 2 or (not along and shape[side] > 1):
+            continue
+        other = key if side == query else query
+        sizes = [1 if axis == other and not order.query else size for axis, size in enumerate(shape)]
+        arranged = order.arrange(how.as_weights(numbers.expand(sizes)))
+        if side == key:
+            arranged = arranged.transpose(-1, -2)
+        found[side] = _of_heads(traced.regions, arranged[..., :1])
+    return found.get(query), found.get(key)
+
+
+def _of_features(traced: Traced) -> Tensor | None:
+    """Return the numbers of tokens, whose features are all of one region; None: they are not."""
+    return traced.numbers if traced.other is None and traced.numbers.shape[-1] == 1 else None
+
+
+def _of_heads(regions: Regions, numbers: Tensor) -> TokenRegions | None:
+    """Return the tokens, which are the same for all heads, of (batch_size, n_heads, length, 1); None: they are not."""
+    if not bool((numbers == numbers[:, :1]).all()):
+        return None
+    return _known(regions, numbers[:, 0, :, 0])
+
+
+def _known(regions: Regions, numbers: Tensor) -> TokenRegions | None:
+    return TokenRegions(regions, numbers) if bool((numbers != NONE).any()) else None

@@ -38,9 +38,11 @@ from mhaviz.observe.marks import Marks
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weights, order_by_sizes
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
+from mhaviz.observe.patches import sides_of_weights
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
 from mhaviz.observe.steps import TakeStep, no_steps, others_than
+from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.zeroing import zero_in_weights
 
 OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], Sides], None]
@@ -60,6 +62,7 @@ class WeightsByHand:
         on_unseen: called with a message about what looks like attention and is not shown.
         fixed: the tensors that are no activations.
         layouts: of the program's tensors.
+        images: what these are made of.
         module: returns the name of the module that runs; "" if none does.
         refuse_unless_asked: raises MhavizError, for this reason, unless the user has named what runs there.
         on_step: called with each step.
@@ -75,11 +78,12 @@ class WeightsByHand:
         on_unseen: Callable[[str], None],
         fixed: FixedRows,
         layouts: Layouts,
+        images: Tracer,
         module: Callable[[], str],
         refuse_unless_asked: Callable[[Place, str], None],
         on_step: TakeStep = no_steps,
     ) -> None:
-        self._refuse_unless_asked, self._on_step = refuse_unless_asked, on_step
+        self._refuse_unless_asked, self._on_step, self._images = refuse_unless_asked, on_step, images
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
@@ -435,7 +439,8 @@ class WeightsByHand:
             zero = multiply and zero_in_weights(
                 how.weights, lambda x: order.arrange(how.as_weights(x)), lambda: output.copy_(multiply())
             )
-            return replace(observed, weighted=weighted, zero=zero)
+            patches = sides_of_weights(order, how, self._images.get(how.weights))
+            return replace(observed, weighted=weighted, zero=zero, patches=patches)
 
         self._on_weights((how.weights,), read, A.shape[-2:], sides)
 

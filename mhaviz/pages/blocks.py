@@ -69,11 +69,6 @@ class Block:
         return False
 
     @property
-    def are_patches(self) -> bool:
-        """Whether it is matrices whose cells are patches of an image."""
-        return False
-
-    @property
     def blocks(self) -> "tuple[Block, ...]":
         """Blocks that it arranges; empty: it is none of them."""
         return ()
@@ -758,8 +753,8 @@ class Matrices(Block):
 
     @property
     def n_abreast(self) -> int:
-        """Number of matrices side by side; patches of an image count as one."""
-        return 1 if self.are_patches else self.most_across
+        """Number of matrices side by side."""
+        return self.most_across
 
     def texts_of_users(self) -> Iterator[str]:
         """Yield the labels that may be written, the module and the statistics.
@@ -795,11 +790,6 @@ class Matrices(Block):
     def are_numbers(self) -> bool:
         """Whether each panel shows a different statistic of the heads, with its scale beside its title."""
         return not self.scales
-
-    @property
-    def are_patches(self) -> bool:
-        """Whether the cells are patches of an image."""
-        return not self.maps and self.rows.tokens.grid is not None
 
 
 @dataclass(frozen=True)

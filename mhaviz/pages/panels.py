@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.pages.colormaps import DIVERGING, FILM, INK, SINK
+from mhaviz.pages.colormaps import DIVERGING, INK, SINK
 from mhaviz.pages.numbers import fixed, short
 from mhaviz.pages.pooling import pool_hidden, pool_mass, pool_strongest
 from mhaviz.results.attention import AttentionMap, head_name
@@ -46,7 +46,7 @@ class Scale:
     """Mapping from numbers to colours.
 
     Attributes:
-        colormap: "ink", "film", or a colormap of matplotlib.
+        colormap: "ink", "around uniform", or a colormap of matplotlib.
         low, high: numbers of the first and the last colour.
         decimals: decimals of the numbers in the cells.
         log: logarithmic, so that equal factors are equal steps of colour. Numbers below ``low`` have the first colour.
@@ -99,9 +99,8 @@ class Scale:
         return (" to " if self.low < 0 else "–").join(self.ends)
 
     def coloured(self, colormap: str) -> "Scale":
-        """Return the scale with another colormap. Ink replaces neither a diverging colormap nor the film over an
-        image."""
-        keeps = colormap == INK and (self.diverges or self.colormap == FILM)
+        """Return the scale with another colormap. Ink replaces no diverging colormap."""
+        keeps = colormap == INK and self.diverges
         return self if keeps else replace(self, colormap=colormap)
 
     def shares(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -167,7 +166,6 @@ class Panel:
             weights; None: they show the number farthest from 0.
         marks: texts in place of numbers, "×" or a word, (rows, columns); "": the number is written.
         outlined: lines around some rows and columns.
-        image: image below the cells, uint8, (height, width, 3), stretched to them; None: none.
         numbers: which numbers are written, where cells have room for them.
         apart: columns that stand apart, on ``SINK_SCALE``; in a pooled panel they are the first. They are never pooled
             with others.
@@ -183,7 +181,6 @@ class Panel:
     queries: NDArray[np.int64] | None = None
     marks: NDArray[np.str_] | None = None
     outlined: tuple[Outline, ...] = ()
-    image: NDArray[np.uint8] | None = None
     numbers: Literal["all", "outlined", "none"] = "all"
     short: str = ""
     apart: tuple[int, ...] = ()
@@ -237,9 +234,7 @@ class Panel:
             values = pool_mass(self.values, self.queries, rows, columns)
             if self.hidden is not None:
                 values = blanked(values, pool_hidden(self.hidden, rows, columns))
-        return Panel(
-            self.title, values, self.scale, self.aside, image=self.image, short=self.short, aside_short=self.aside_short
-        )
+        return Panel(self.title, values, self.scale, self.aside, short=self.short, aside_short=self.aside_short)
 
     def _columns(self, which: list[int]) -> "Panel":
         hidden = None if self.hidden is None else self.hidden[:, which]

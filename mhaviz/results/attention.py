@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from mhaviz.results.answer import Answer
     from mhaviz.results.image import ImageAttention, QueryChoice
+    from mhaviz.results.image_grids import Grid
     from mhaviz.results.lines import Lines
 
 ROUNDING = 2**-8
@@ -94,6 +95,8 @@ class AttentionMap(Result):
         module: name of the attention in a recorded program, such as "blocks.0.attn"; "": it has none.
         pass_number: index of the forward pass of a recorded program, from 0, if maps of several passes are kept; else
             None.
+        windows: the maps of all windows of the image of which this is the first; empty: there are no others. They are
+            not saved.
         queries_and_keys: the queries and keys of all tokens, from which any weight can be computed; None: not known, or
             not kept.
         sinks: keys that all queries of the text give weight; None: none, or not looked for. ``Attention.with_sinks``
@@ -122,6 +125,7 @@ class AttentionMap(Result):
     module: str = ""
     pass_number: int | None = None
     queries_and_keys: QueriesAndKeys | None = None
+    windows: "tuple[AttentionMap, ...]" = ()
     sinks: Sinks | None = None
     chance: NDArray[np.float32] | None = None
     lookback: NDArray[np.float32] | None = None
@@ -182,6 +186,7 @@ class AttentionMap(Result):
             summary=summary,
             to_special=to_special,
             queries_and_keys=kept,
+            windows=tuple(one.select(heads) for one in self.windows),
             chance=None if self.chance is None else self.chance[rows],
             lookback=None if self.lookback is None else self.lookback[rows],
         )
@@ -215,7 +220,9 @@ class AttentionMap(Result):
             )
         n_seen = (~hidden).sum(axis=1, keepdims=True)
         ratios = (self.weights * n_seen).astype(np.float32)
-        return replace(self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None, sinks=None)
+        return replace(
+            self, weights=ratios, quantity=UNIFORM, summary=None, queries_and_keys=None, windows=(), sinks=None
+        )
 
     def of_query(self, query: int | str) -> "AttentionMap":
         """See ``Attention.of_query``."""
@@ -242,6 +249,7 @@ class AttentionMap(Result):
             summary=None,
             to_special=None,
             queries_and_keys=None,
+            windows=(),
             chance=None if self.chance is None else self.chance[:, row : row + 1],
             lookback=None if self.lookback is None else self.lookback[:, row : row + 1],
         )
@@ -298,6 +306,7 @@ class AttentionMap(Result):
             columns=columns.axis,
             summary=None,
             queries_and_keys=None,
+            windows=(),
             sinks=None,
         )
 
@@ -327,6 +336,7 @@ class AttentionMap(Result):
             columns=of_keys.side.axis,
             summary=None,
             queries_and_keys=None,
+            windows=(),
             sinks=of_keys.sinks,
             chance=found.chance.astype(np.float32),
             lookback=found.lookback.astype(np.float32),
@@ -799,32 +809,45 @@ class Attention(Result):
 
     def over_image(
         self,
-        image: object,
+        image: object = None,
         query: "QueryChoice" = None,
         *,
-        layer: int | None = None,
-        head: int | Sequence[int] | None = None,
-        grid: tuple[int, int] | None = None,
+        key: "QueryChoice" = None,
+        layer: Numbers = None,
+        head: Numbers = None,
+        grid: "Grid | None" = None,
+        mean: str | Sequence[str] | None = None,
     ) -> "ImageAttention":
-        """Overlay an image with the attention of a query to its patches.
+        """Return the attention of a query to the patches of images, or of patches to a key, to be drawn over these.
 
-        The grid of patches is stretched over the whole image, as it is not known how the model's preprocessing crops
-        it. If the model crops, pass the cropped image.
+        Of what a head gives all patches, each patch has a share, also as a multiple of uniform attention: 1 is what it
+        would have if all patches that the query sees had the same. Other keys, such as a class token, words and
+        ``sinks``, are set aside, and what they take is stated. The fewest patches that hold half are outlined; where
+        they are 0.4 of all or more, attention is even, and none is. A grid of patches is stretched over its part of the
+        image, all of it unless the model divides it into tiles: if the model crops the image, pass the cropped one.
 
         Args:
-            image: a path; a PIL image; a uint8 array (height, width) or (height, width, 1, 3 or 4 channels).
-            query: a position among all tokens, a patch as (row, column) or "row,column", or the text of a token. None:
-                the first token that is not a patch, such as a class token. Where there is none, or where the queries
-                are a text, the mean over all queries.
+            image: a path; a PIL image; a uint8 array (height, width) or (height, width, 1, 3 or 4 channels); a list of
+                images, or an animated one, where patches are of several, such as the frames of a video. None: no image
+                is drawn, only maps of its patches.
+            query: a position, 69 or "#69"; a patch, (row, column), "row,column" or, of one of several views,
+                "thumbnail 3,11"; or a word, of whose tokens it is the mean. None: the class token if there is one; in
+                a decoder that reads an image among words, the mean over the queries after the last patch; else that
+                over all queries. A patch that is in one of several windows selects the map of this window.
+            key: the same, in place of a query: what each patch gives this key, where the queries are patches, such as a
+                word of the prompt of a diffusion model.
             layer, head: as in ``select``.
-            grid: rows and columns of patches; needed where the maps do not know them. The last rows × columns tokens
-                are then the patches.
+            grid: rows and columns of patches, and the position of the first of them, (14, 14, 1), where maps do not
+                know their patches. Without the position, only tokens that are known to be special may be beside them.
+            mean: as of the method ``mean``: "heads", "layers", "passes", "sentences" or "examples", or several. Where
+                layers have other numbers of patches, each of a coarser grid divides its weight among those over it.
 
         Raises:
-            ArgumentError: the grid is missing or does not fit the number of tokens; a map is pooled, a window, or of a
-                text; there is no such query, layer or head; the image has another type.
+            ArgumentError: it is not known which tokens are patches, or the grid does not fit them; a map is pooled, a
+                window, or of words; there is no such query, key, layer or head, or a query and a key; there is another
+                number of images than the patches are of; the image has another type.
             MhavizError: the image cannot be read.
         """
         from mhaviz.results.image import over_image
 
-        return over_image(self, image, query, layer=layer, head=head, grid=grid)
+        return over_image(self, image, query, key=key, layer=layer, head=head, grid=grid, mean=mean)

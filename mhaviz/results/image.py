@@ -1,199 +1,407 @@
-"""Attention of a query to the patches of an image."""
+"""Attention of a query to the patches of images, or of patches to a key."""
 
-import math
-import operator
-import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.errors import ArgumentError, counted, is_accepted, parameter, quoted
-from mhaviz.inputs.tokens import OF_ONE_TEXT, PATCH_NAME, Tokens, patch_names, patch_tokens
+from mhaviz.errors import ArgumentError, counted, is_accepted, parameter
+from mhaviz.inputs.patches import WHOLE, Box, PatchGrid, part_in
+from mhaviz.inputs.spans import are_nameless
+from mhaviz.inputs.tokens import OF_ONE_TEXT, Tokens
+from mhaviz.numbering import Numbers
 from mhaviz.results.attention import Attention, AttentionMap
-from mhaviz.results.axis import Axis
-from mhaviz.results.means import MeanOver
-from mhaviz.results.quantity import WEIGHT, Quantity
-from mhaviz.results.result import Result, ShortRepr, Source
+from mhaviz.results.image_grids import Grid, known_views, require_grid, views_in
+from mhaviz.results.image_means import mean_of_images
+from mhaviz.results.image_queries import (
+    Chosen,
+    ElsewhereError,
+    Kind,
+    QueryChoice,
+    chosen_tokens,
+    default_queries,
+    named_patch,
+    require_patch,
+)
+from mhaviz.results.means import MeanOver, require_averaged
+from mhaviz.results.patch_shares import Aside, Elsewhere, ImageMap, PatchView, merged
+from mhaviz.results.photo_views import with_photos
+from mhaviz.results.quantity import MEANS, WEIGHT, Quantity
+from mhaviz.results.result import Result, Source
 
-MOST_SPECIAL = 16
-"""Largest number of tokens before the patches of an image: a class token, registers, a distillation token."""
+__all__ = ["ImageAttention", "ImageMap", "QueryChoice", "named_patch", "over_image", "require_patch"]
 
-_PATCH = re.compile(r"\s*\(?\s*(-?[0-9]{1,9})\s*[,;]\s*(-?[0-9]{1,9})\s*\)?\s*")
 _SAME_ASPECT = 1.1  # ratio of the aspect ratios of image and grid
-
-QueryChoice = int | str | tuple[int, int] | None
-"""A query: a position among all tokens; a patch, (row, column) or "row,column"; the text of a token; None: the default
-of ``Attention.over_image``."""
-
-
-@dataclass(frozen=True, eq=False)
-class ImageMap(ShortRepr):
-    """Attention of one query of a map to the patches.
-
-    Attributes:
-        weights: float32, (n_heads, grid_rows, grid_columns).
-        special: float32, (n_heads,), sum over the tokens that are not patches.
-        special_texts: texts of these tokens.
-        layer, heads, sentence, module, pass_number: as in ``AttentionMap``.
-        patch: row and column of the patch that is the query; None: the query is not a patch.
-        uniform: weight of each key if all keys that the query sees had the same weight. None: rows do not sum to 1, or
-            the map is a mean over queries that see different numbers of keys.
-    """
-
-    weights: NDArray[np.float32]
-    special: NDArray[np.float32]
-    special_texts: tuple[str, ...] = ()
-    layer: int | None = 0
-    heads: tuple[int, ...] = ()
-    sentence: int | None = None
-    module: str = ""
-    pass_number: int | None = None
-    patch: tuple[int, int] | None = None
-    uniform: float | None = None
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Number of rows and columns of patches."""
-        _, rows, columns = self.weights.shape
-        return rows, columns
-
-    @property
-    def is_recorded(self) -> bool:
-        """See ``AttentionMap.is_recorded``."""
-        return bool(self.module) or self.pass_number is not None
 
 
 @dataclass(frozen=True, eq=False)
 class ImageAttention(Result):
-    """Attention of one query, laid over an image.
+    """Attention of one query to the patches of images, or of patches to one key.
 
     Attributes:
         source: source of the attention.
-        image: uint8, (height, width, 3).
-        maps: one for each map of the attention, in its order.
-        query: name of the query, such as "token 0" or "5,7"; "": the mean over all queries.
-        quantity: what the numbers are.
-        image_name: name of the image's file; "": it is not from a file.
+        photos: uint8, (height, width, 3) each: the images, in the order of ``numbers``, with grey around them where
+            patches cover padding; empty: none are given.
+        maps: the maps of the attention that have patches, in its order; windows of one image are one map, unless the
+            query is in one of them.
+        query: name of the query, or of the key, such as "5,7", "[CLS]" or "#69"; "": the mean over queries.
+        kind: what the query is.
+        is_key: whether it is a key, and the numbers are what each patch gives it.
+        quantity: what the weights are.
+        image_name: name of the only image's file; "": it is not from a file.
         left_out: number of maps of the attention that are not about these patches.
         mean_over: what the maps are means over; empty: they are no means.
+        source_grids: numbers of rows and columns of all layers that a mean is over; of the others, each patch of a
+            coarser grid has divided its weight among those over it.
+        sources: the attention's own maps, whose tokens know their patches, each with the positions of the query or key:
+            a page for the browser shows others of them; empty: a mean of layers that have other numbers of patches.
+        n_unplaced: number of pictures that the program has read and that are in none of the photos that are given.
+            These are drawn as the program has read them.
     """
 
     source: Source
-    image: NDArray[np.uint8]
+    photos: tuple[NDArray[np.uint8], ...]
     maps: tuple[ImageMap, ...]
     query: str = ""
+    kind: Kind = "all"
+    is_key: bool = False
     quantity: Quantity = WEIGHT
     image_name: str = ""
     left_out: int = 0
     mean_over: MeanOver = ()
+    source_grids: tuple[tuple[int, int], ...] = ()
+    sources: tuple[tuple[AttentionMap, tuple[int, ...]], ...] = ()
+    n_unplaced: int = 0
 
     @property
-    def is_of_uniform(self) -> bool:
-        """Whether the uniform weight of every map is known."""
-        return all(m.uniform is not None for m in self.maps)
-
-    def numbers(self, m: ImageMap) -> NDArray[np.float32]:
-        """Return a map's weights as multiples of the uniform weight, or unchanged unless that is known for all maps."""
-        return m.weights / np.float32(m.uniform) if self.is_of_uniform and m.uniform else m.weights
+    def image(self) -> NDArray[np.uint8] | None:
+        """The first photo; None: none is given."""
+        return self.photos[0] if self.photos else None
 
     @property
-    def stretched(self) -> bool:
-        """Whether the aspect ratio of the image differs by more than a tenth from that of a grid of patches."""
-        height, width = self.image.shape[:2]
-        ratios = [width / height * rows / columns for rows, columns in {m.grid for m in self.maps}]
-        return any(not 1 / _SAME_ASPECT <= ratio <= _SAME_ASPECT for ratio in ratios)
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of the images that maps have views of, in order."""
+        return _numbers(self.maps)
+
+    def photo(self, view: PatchView) -> NDArray[np.uint8] | None:
+        """Return the photo that a view is of; None: none is given."""
+        return self.photos[self.numbers.index(view.image)] if self.photos else None
+
+    @property
+    def stretched(self) -> NDArray[np.uint8] | None:
+        """A photo whose aspect ratio differs by more than a tenth from that of the patches of a view of it; None: no
+        photo has such a view."""
+        for view in (view for m in self.maps for view in m.views):
+            if (photo := self.photo(view)) is None:
+                continue
+            (height, width), (rows, columns) = photo.shape[:2], view.grid
+            top, left, bottom, right = view.box
+            ratio = width * (right - left) / (height * (bottom - top)) * rows / columns
+            if not 1 / _SAME_ASPECT <= ratio <= _SAME_ASPECT:
+                return photo
+        return None
 
     def to_dict(self) -> dict[str, Any]:
-        """See ``Result.to_dict``; excludes the image."""
-        height, width = self.image.shape[:2]
-        maps = [
-            {
-                "layer": m.layer,
-                "heads": m.heads,
-                "grid": m.grid,
-                "query_patch": m.patch,
-                "uniform": m.uniform,
-                "special": {"tokens": m.special_texts, "weights": m.special},
-                "weights": m.weights,
-            }
-            | ({} if m.sentence is None else {"sentence": m.sentence})
-            | ({"module": m.module} if m.module else {})
-            | ({} if m.pass_number is None else {"pass": m.pass_number})
-            for m in self.maps
-        ]
-        image = {"name": self.image_name or None, "width": width, "height": height}
+        """See ``Result.to_dict``; excludes the pixels.
+
+        Of each map and head: "inside", the sum of the weights of all patches, or of a key their mean weight; "half",
+        the fewest patches with half of it; "special", what keys get that are no patches, by name; and of each view of
+        an image "weights", "times_uniform", 1 where a patch gets what it would if all got the same, and "share", that
+        of the view of all patches. A mask that hides a patch makes its numbers null. What has one view has its "grid",
+        "query_patch" and "weights" beside these, too.
+        """
+        sizes = [{"width": photo.shape[1], "height": photo.shape[0]} for photo in self.photos]
+        images = [{"name": self.image_name or None, **size} for size in sizes]
         over = {"mean_over": dict(self.mean_over)} if self.mean_over else {}
-        return {"image": image, "query": self.query or None, "quantity": self.quantity.key} | over | {"maps": maps}
+        asked = {"key" if self.is_key else "query": self.query or None, "of": self.kind}
+        return {
+            "image": images[0] if images else None,
+            **({"images": images} if len(images) > 1 else {}),
+            **asked,
+            "quantity": self.quantity.key,
+            **over,
+            "maps": [_document(m) for m in self.maps],
+        }
+
+
+def _document(m: ImageMap) -> dict[str, Any]:
+    places = range(len(m.heads))
+    times, shares = [m.times_uniform(head) for head in places], [m.view_shares(head) for head in places]
+    views = [
+        {
+            "name": view.name or None,
+            "image": view.image,
+            "box": view.box,
+            "grid": view.grid,
+            "query_patch": view.patch,
+            "share": np.array([of_head[i] for of_head in shares], np.float32),
+            "uniform_share": m.uniform_shares[i],
+            "times_uniform": np.array([of_head[i] for of_head in times], np.float32),
+            "weights": view.weights.astype(np.float32),
+        }
+        for i, view in enumerate(m.views)
+    ]
+    alone = {name: views[0][name] for name in ("grid", "query_patch", "weights")} if len(views) == 1 else {}
+    special = {
+        "tokens": [", ".join(one.texts) or one.kind for one in m.aside],
+        "kinds": [one.kind for one in m.aside],
+        "weights": [one.weights.astype(np.float32) for one in m.aside],
+    }
+    return (
+        {"layer": m.layer, "heads": m.heads}
+        | alone
+        | {
+            "n_patches": m.n_patches,
+            "inside": m.inside.astype(np.float32),
+            "half": m.half,
+            "special": special,
+            "views": views,
+        }
+        | ({} if m.sentence is None else {"sentence": m.sentence})
+        | ({"module": m.module} if m.module else {})
+        | ({} if m.pass_number is None else {"pass": m.pass_number})
+    )
 
 
 def over_image(
     attention: Attention,
-    image: object,
+    image: object = None,
     query: QueryChoice = None,
     *,
-    layer: int | None = None,
-    head: int | Sequence[int] | None = None,
-    grid: tuple[int, int] | None = None,
+    key: QueryChoice = None,
+    layer: Numbers = None,
+    head: Numbers = None,
+    grid: Grid | None = None,
+    mean: str | Sequence[str] | None = None,
 ) -> ImageAttention:
     """See ``Attention.over_image``."""
-    from mhaviz.files.images import as_pixels
-
-    chosen = attention.select(head, layer)
+    if query is not None and key is not None:
+        raise ArgumentError(f"{parameter('key')}: expected a query or a key, got both; leave one out")
+    given, names = require_grid(grid), None if mean is None else require_averaged(mean)
+    chosen = attention.with_sinks().select(head, layer)
     quantity = chosen.maps[0].quantity if chosen.maps else WEIGHT
     over = chosen.maps[0].mean_over if chosen.maps else ()
     if any((m.quantity.key, m.mean_over) != (quantity.key, over) for m in chosen.maps):
         raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them separately")
-    maps, called = _maps(chosen.maps, query, None if grid is None else _require_grid(grid))
+    every = tuple(one for m in chosen.maps for one in (m.windows or (m,)))
+    placed, photos, n_unplaced = with_photos(every, _photos(image))
+    chosen = replace(chosen, maps=placed)
+    aspect = photos[0].shape[1] / photos[0].shape[0] if photos else None
+    wanted = query if key is None else key
+    maps, of, n_used = _maps(chosen.maps, wanted, key is not None, given, aspect)
+    grids = tuple(dict.fromkeys(view.grid for m in maps for view in m.views))
+    if names is not None:
+        maps, over = mean_of_images(maps, names, over, is_key=key is not None)
+        if "heads" in names and not quantity.of_all_heads:
+            quantity = replace(MEANS[quantity.key], reduction=quantity.reduction)
     name = Path(image).name if isinstance(image, str | Path) else ""
-    left_out = len(chosen) - len(maps)
-    return ImageAttention(attention.source, as_pixels(image), maps, called, quantity, name, left_out, over)
+    frames = _frames(maps)
+    photos = _photos_of(photos, _numbers(maps))
+    return ImageAttention(
+        attention.source,
+        tuple(_framed(photo, frames[number]) for photo, number in zip(photos, _numbers(maps), strict=False)),
+        tuple(replace(m, views=tuple(map(partial(_in_frame, frames=frames), m.views))) for m in maps),
+        of.name,
+        of.kind,
+        key is not None,
+        quantity,
+        name,
+        len(chosen) - n_used,
+        over,
+        grids if names and "layers" in names and len(grids) > 1 else (),
+        _sources(chosen, wanted, key is not None, given, aspect, names, frames),
+        n_unplaced,
+    )
 
 
-def _require_grid(grid: object) -> tuple[int, int]:
-    try:
-        rows, columns = map(operator.index, grid)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{parameter('grid')}: expected rows and columns, got {quoted(grid)}") from None
-    return rows, columns
+_View = TypeVar("_View", PatchView, PatchGrid)
+
+_PADDING = 128
+"""Grey of what lies beyond a photo."""
+
+
+def _frames(maps: Sequence[ImageMap]) -> dict[int, Box]:
+    """Return, by number, the smallest frame of each image that holds it and all its patches, which may be padding."""
+    frames = dict[int, Box]()
+    for view in (view for m in maps for view in m.views):
+        top, left, bottom, right = frames.get(view.image, WHOLE)
+        box = view.box
+        frames[view.image] = min(top, box[0]), min(left, box[1]), max(bottom, box[2]), max(right, box[3])
+    return frames
+
+
+def _framed(photo: NDArray[np.uint8], frame: Box) -> NDArray[np.uint8]:
+    """Return a photo with grey around it, up to its frame."""
+    if frame == WHOLE:
+        return photo
+    height, width = photo.shape[:2]
+    top, left, bottom, right = frame
+    down = round(-top * height), round((bottom - 1) * height)
+    across = round(-left * width), round((right - 1) * width)
+    return np.pad(photo, (down, across, (0, 0)), constant_values=_PADDING)
+
+
+def _in_frame(view: _View, frames: Mapping[int, Box]) -> _View:
+    """Return a view with its part as that of the frame of its image."""
+    frame = frames.get(view.image, WHOLE)
+    return view if frame == WHOLE else replace(view, box=part_in(view.box, frame))
+
+
+def _photos(image: object) -> tuple[NDArray[np.uint8], ...]:
+    from mhaviz.files.images import as_frames
+
+    return () if image is None else as_frames(image)
+
+
+def _numbers(maps: Sequence[ImageMap]) -> tuple[int, ...]:
+    return tuple(sorted({view.image for m in maps for view in m.views}))
+
+
+def _photos_of(photos: tuple[NDArray[np.uint8], ...], numbers: Sequence[int]) -> tuple[NDArray[np.uint8], ...]:
+    """Return a photo for each image. Raises ArgumentError if there are fewer, or others."""
+    if not photos or len(photos) == len(numbers):
+        return photos
+    if len(photos) > max(numbers) and len(numbers) < len(photos):  # of some layers, which have read only these
+        return tuple(photos[number] for number in numbers)
+    raise ArgumentError(
+        f"{parameter('image')}: expected {counted(len(numbers), 'image')}, as many as the patches are of, got "
+        f"{len(photos):,}"
+    )
 
 
 def _maps(
-    maps: Sequence[AttentionMap], query: QueryChoice, grid: tuple[int, int] | None
-) -> tuple[tuple[ImageMap, ...], str]:
-    """Return the image maps, and the name of the query. Raises ArgumentError if no map has patches as its keys.
+    maps: Sequence[AttentionMap], wanted: QueryChoice, is_key: bool, grid: Grid | None, aspect: float | None
+) -> tuple[tuple[ImageMap, ...], Chosen, int]:
+    """Return the image maps, the tokens that are the query or key, and the number of maps that have them.
 
-    Other maps are left out, such as those of a text beside the image or of other layers of the model.
+    Other maps are left out, such as those of a text beside the image, or windows without the query. Raises
+    ArgumentError if no map is left.
     """
-    made: list[ImageMap] = []
-    called: list[str] = []
-    wrong: list[ArgumentError] = []
+    made = list[tuple[ImageMap, Chosen]]()
+    wrong = list[ArgumentError]()
     for m in maps:
         try:
-            keys = patches_of(m, grid)
+            made.append(_image_map(m, wanted, is_key, grid, aspect))
         except ArgumentError as error:
             wrong.append(error)
-            continue
-        positions, name, patch = _rows_of(m, keys, query)
-        made.append(_image_map(m, keys, positions, patch))
-        called.append(name)
     if not made:
-        raise wrong[0] if wrong else ArgumentError("there is no map; expected at least one")
-    return tuple(made), called[0]
+        if not wrong:
+            raise ArgumentError("there is no map; expected at least one")
+        raise next((error for error in wrong if not isinstance(error, ElsewhereError)), wrong[0])
+    first = made[0][1]
+    alone = tuple(_joined(made)) if first.kind == "all" else tuple(m for m, _ in made)
+    return alone, first, len(made)
 
 
-def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
-    """Return the keys of a map with their grid of patches: ``grid``, or their own.
+def _joined(made: Sequence[tuple[ImageMap, Chosen]]) -> Iterator[ImageMap]:
+    """Yield the maps, those of the windows of one image as one."""
+    groups = defaultdict[Hashable, list[tuple[ImageMap, int]]](list)
+    for m, of in made:
+        has_all = all((view.chance > 0).all() for view in m.views)
+        views = tuple((view.name, view.image, view.box, view.grid) for view in m.views)
+        kinds = tuple((one.kind, one.texts) for one in m.aside)
+        at = groups[m.layer, m.module, m.pass_number, m.heads, views, kinds, m.sentence if has_all else None]
+        overlaps = any(
+            ((view.chance > 0) & (other.chance > 0)).any()
+            for before, _ in at
+            for view, other in zip(m.views, before.views, strict=True)
+        )
+        if overlaps:  # of another image, or hidden by a mask
+            at = groups[id(m), m.sentence]
+        at.append((m, len(of.places)))
+    yield from (parts[0][0] if len(parts) == 1 else merged(parts) for parts in groups.values())
+
+
+def _image_map(
+    m: AttentionMap, wanted: QueryChoice, is_key: bool, grid: Grid | None, aspect: float | None
+) -> tuple[ImageMap, Chosen]:
+    """Return what a map gives patches, and the tokens that are the query or key.
 
     Raises:
-        ArgumentError: there is no grid, the number of patches differs, the map is pooled, or it is of a text.
+        ArgumentError: no patches are known, the map is not of all tokens or not of weights, or it has no such token.
     """
-    keys = _with_named_patches(m.columns.tokens)
+    _require_whole(m)
+    views, _, of = _asked(m, wanted, is_key, grid, aspect)
+    are_same = _are_same(m)
+    numbers = _of_key(m, of.places, views) if is_key else _of_queries(m, of.places, views)
+    if not any((chance > 0).any() for _, chance in numbers):
+        raise ElsewhereError(f"{m.name}: {of.name or 'no query'} sees no patch")
+    made = tuple(
+        PatchView(
+            weights, chance, view.name, view.image, view.box, of.patch if are_same and of.view == view.name else None
+        )
+        for (weights, chance), view in zip(numbers, views, strict=True)
+    )
+    aside = () if is_key else _aside(m, of.places, views)
+    return ImageMap(made, aside, m.layer, m.heads, m.sentence, m.module, m.pass_number, is_key), of
+
+
+def _are_same(m: AttentionMap) -> bool:
+    """Return whether the queries and the keys of a map are the same tokens."""
+    return m.kind in OF_ONE_TEXT and len(m.rows) == len(m.columns)
+
+
+def _asked(
+    m: AttentionMap, wanted: QueryChoice, is_key: bool, grid: Grid | None, aspect: float | None
+) -> tuple[tuple[PatchGrid, ...], tuple[PatchGrid, ...], Chosen]:
+    """Return the views on the side of a map that has patches, those on the other, and the tokens of this that are the
+    query or key. Raises ArgumentError as ``_image_map``."""
+    near, far = (m.rows, m.columns) if is_key else (m.columns, m.rows)
+    views, are_same = views_in(near.tokens, grid, m.name, aspect), _are_same(m)
+    others = views if are_same else known_views(far.tokens)
+    if wanted is None:
+        return views, others, default_queries(m, others)
+    axis = near if are_same and not are_nameless(near.tokens) and are_nameless(far.tokens) else far
+    return views, others, chosen_tokens(wanted, axis, others, m.name, "key" if is_key else "query")
+
+
+def _sources(
+    attention: Attention,
+    wanted: QueryChoice,
+    is_key: bool,
+    grid: Grid | None,
+    aspect: float | None,
+    names: Sequence[str] | None,
+    frames: Mapping[int, Box],
+) -> tuple[tuple[AttentionMap, tuple[int, ...]], ...]:
+    """See ``ImageAttention.sources``.
+
+    Args:
+        attention, wanted, is_key, grid, aspect: as of ``_asked``, for each map.
+        names: what a mean is over; None: nothing.
+        frames: as ``_frames`` returns them.
+    """
+    found = list[tuple[AttentionMap, tuple[int, ...]]]()
+    for m in attention.maps:
+        with suppress(ArgumentError):
+            _require_whole(m)
+            views, others, of = _asked(m, wanted, is_key, grid, aspect)
+            rows, columns = (views, others) if is_key else (others, views)
+            sides = ((m.rows, rows), (m.columns, columns))
+            framed = [(axis, tuple(_in_frame(view, frames) for view in of_side)) for axis, of_side in sides]
+            axes = [replace(axis, tokens=replace(axis.tokens, images=of_side)) for axis, of_side in framed]
+            found.append((replace(m, rows=axes[0], columns=axes[1]), of.places))
+    if names is None or not found:
+        return tuple(found)
+    maps, places = tuple(m for m, _ in found), found[0][1]
+    with suppress(ArgumentError):
+        means = Attention(attention.source, maps).mean(*names).maps
+        return tuple((m, places) for m in means) if all(m.columns.tokens.images for m in means) else ()
+    return ()
+
+
+def _require_whole(m: AttentionMap) -> None:
+    """Raise ArgumentError unless each token of a map has a row and a column with its weights."""
     if m.quantity.is_signed:
         raise ArgumentError(f"{m.name}: expected weights, got changes of weights")
+    if m.has_spans:
+        raise ArgumentError(f"{m.name}: expected patches, got spans of tokens; leave out {parameter('by')}")
     if m.to_special is not None:
         advice = (
             f"leave out {parameter('hide_special')}" if is_accepted("hide_special") else "save it with special ones"
@@ -206,112 +414,63 @@ def patches_of(m: AttentionMap, grid: tuple[int, int] | None) -> Tokens:
         )
     if not m.is_whole:
         raise ArgumentError(f"{m.name}: expected all tokens of the image, got {m.columns.start} to {m.columns.end - 1}")
-    if m.kind == "masked" and keys.grid is None:
-        raise ArgumentError(f"{m.name}: expected attention to an image, got masked attention of a text")
-    if grid is None:
-        if keys.grid is None:
-            raise ArgumentError(
-                f"{m.name}: it is not known which of {len(keys):,} tokens are patches of an image; add "
-                f"{parameter('grid')}, rows and columns such as {_square_grid(len(keys)) or '14x14'}"
-            )
-        return keys
-    n_patches = grid[0] * grid[1]
-    n_special = len(keys) - n_patches
-    if keys.special and min(grid) > 0 and len(keys.of_text) == n_patches:
-        return replace(keys, grid=grid)
-    if min(grid) < 1 or not 0 <= n_special <= MOST_SPECIAL:
-        would = f" ({_square_grid(len(keys))} would fit)" if _square_grid(len(keys)) else ""
-        raise ArgumentError(
-            f"{parameter('grid')}: expected rows × columns = {len(keys):,} tokens, minus 0 to {MOST_SPECIAL} "
-            f"that are not patches{would}, got {grid[0]:,} × {grid[1]:,} = {counted(n_patches)}, for {m.name}"
-        )
-    if m.columns.are_positions:  # the tokens have no texts
-        return patch_tokens(*grid, n_special)
-    return replace(keys, special=tuple(range(n_special)), grid=grid)
 
 
-def _with_named_patches(keys: Tokens) -> Tokens:
-    """Add the grid of an image's patches that are among the tokens of a text, found by the names of the patches."""
-    places = [place for place, text in enumerate(keys.texts) if PATCH_NAME.fullmatch(text)]
-    if keys.grid is not None or not places:
-        return keys
-    rows, columns = (int(number) + 1 for number in keys.texts[places[-1]].split(","))
-    if rows * columns != len(places) or tuple(keys.texts[place] for place in places) != patch_names(rows, columns):
-        return keys
-    return replace(keys, special=tuple(sorted({*range(len(keys))} - {*places})), grid=(rows, columns))
+_Numbers = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Weights, (n_heads, rows, columns), and chance, (rows, columns), of the patches of a view."""
 
 
-def _square_grid(n_tokens: int) -> str:
-    """Return the largest square grid for a number of tokens, of which the first few may be special: "14x14", or ""."""
-    side = math.isqrt(n_tokens)
-    return f"{side}x{side}" if side > 1 and n_tokens - side * side <= MOST_SPECIAL else ""
+def _of_queries(m: AttentionMap, places: Sequence[int], views: Sequence[PatchGrid]) -> list[_Numbers]:
+    """Return the mean weights that queries give the patches, and what they would if they gave all the same."""
+    rows = list(places)
+    weights = m.weights[:, rows].mean(axis=1, dtype=np.float64)
+    seen = np.asarray(m.seen)[rows]
+    patches = [place for view in views for place in view.tokens]
+    counts = seen[:, patches].sum(axis=1)
+    those = counts > 0
+    share = 1 / counts[those] / max(int(those.sum()), 1)
+    chance = np.asarray(share @ seen[those])  # of all keys; only patches are read
+    return [_in_grid(weights, chance, view) for view in views]
 
 
-def _rows_of(m: AttentionMap, keys: Tokens, query: QueryChoice) -> tuple[list[int], str, tuple[int, int] | None]:
-    """Return the rows of the query, its name, and its row and column in the grid if it is a patch."""
-    n_queries, is_image = len(m.queries), len(m.queries) == len(keys) and m.kind in OF_ONE_TEXT
-    if query is None:
-        is_text = m.kind not in OF_ONE_TEXT or _with_named_patches(m.columns.tokens) is not m.columns.tokens
-        special = () if is_text else (keys.special if is_image else ()) or m.rows.tokens.special
-        return ([special[0]], _name_of(m, keys, special[0]), None) if special else (list(range(n_queries)), "", None)
-    if (patch := named_patch(query)) is not None:
-        if not is_image:
-            raise ArgumentError(
-                f"{parameter('query')}: the queries of {m.name} are not patches; expected a position from 0 to "
-                f"{n_queries - 1:,}, or a token, got {quoted(query)}"
-            )
-        grid = keys.grid or (0, 0)
-        row, column = require_patch(patch, grid)
-        return [keys.patches[row * grid[1] + column]], f"{row},{column}", (row, column)
-    assert not isinstance(query, tuple)
-    if isinstance(query, str):
-        query = (Axis(keys) if is_image and m.rows.are_positions else m.rows).position(query)
-    position = m.rows.position(query)
-    if is_image and position in keys.patches:
-        row, column = divmod(keys.patches.index(position), (keys.grid or (0, 1))[1])
-        return [position], f"{row},{column}", (row, column)
-    return [position], _name_of(m, keys, position), None
+def _of_key(m: AttentionMap, places: Sequence[int], views: Sequence[PatchGrid]) -> list[_Numbers]:
+    """Return the weight that patches, the queries, give a key, and the same part of their mean for each."""
+    weights = m.weights[:, :, list(places)].sum(axis=2, dtype=np.float64)
+    seen = np.asarray(m.seen[:, list(places)].any(axis=1))
+    patches = [place for view in views for place in view.tokens]
+    chance = seen / max(int(seen[patches].sum()), 1)
+    return [_in_grid(weights, chance, view) for view in views]
 
 
-def named_patch(query: QueryChoice) -> tuple[int, int] | None:
-    """Return the row and column of the patch that a query names, as "5,7" or (5, 7); None: it names none."""
-    if isinstance(query, str):
-        match = _PATCH.fullmatch(query)
-        return match and (int(match[1]), int(match[2]))
-    return (operator.index(query[0]), operator.index(query[1])) if isinstance(query, tuple) else None
+def _in_grid(weights: NDArray[np.float64], chance: NDArray[np.float64], view: PatchGrid) -> _Numbers:
+    places = np.array(view.places)
+    there = np.where(places >= 0, chance[places], 0.0)
+    of_patches = np.where(there > 0, weights[:, places], np.nan)
+    return of_patches.reshape(-1, *view.shape), there.reshape(view.shape)
 
 
-def require_patch(patch: tuple[int, int], grid: tuple[int, int]) -> tuple[int, int]:
-    """Return the row and column of a patch. Raises ArgumentError unless the grid has it."""
-    if not all(0 <= place < count for place, count in zip(patch, grid, strict=True)):
-        last, got = (",".join(map(counted, places)) for places in ([count - 1 for count in grid], patch))
-        raise ArgumentError(f"{parameter('query')}: expected a patch from 0,0 to {last}, got {got}")
-    return patch
+def _aside(m: AttentionMap, places: Sequence[int], views: Sequence[PatchGrid]) -> tuple[Aside, ...]:
+    """Return what queries give keys that are no patches: special tokens and sinks one by one, others together."""
+    weights = m.weights[:, list(places)].mean(axis=1, dtype=np.float64)
+    sums = weights.sum(axis=1)
+    shares = weights if m.quantity.is_distribution else weights / np.where(sums > 0, sums, 1.0)[:, None]
+    tokens, patches = m.columns.tokens, {place for view in views for place in view.tokens}
+    groups = defaultdict[tuple[Elsewhere, tuple[str, ...]], list[int]](list)
+    for place in (place for place in range(len(tokens)) if place not in patches):
+        groups[_kind_of(m, tokens, place)].append(place)
+    found = [Aside(kind, texts, shares[:, those].sum(axis=1)) for (kind, texts), those in groups.items()]
+    if m.sink and m.quantity.is_distribution:
+        found.append(Aside("none", (), np.maximum(1 - sums, 0.0)))
+    return tuple(found)
 
 
-def _name_of(m: AttentionMap, keys: Tokens, position: int) -> str:
-    text = m.queries[position]
-    if m.rows.are_positions and m.columns.are_positions and len(keys) == len(m.queries):
-        text = keys.texts[position]
-    return f"token {position}" if text in ("", str(position)) else text
-
-
-def _image_map(m: AttentionMap, keys: Tokens, positions: list[int], patch: tuple[int, int] | None) -> ImageMap:
-    rows = m.weights[:, positions].mean(axis=1, dtype=np.float64)
-    special = rows[:, list(keys.special)].sum(axis=1)
-    texts = tuple(keys.texts[i] for i in keys.special)
-    weights = rows[:, list(keys.patches)].reshape(-1, *(keys.grid or (0, 0)))
-    seen = {len(keys)} if m.hidden is None else set(np.sum(~m.hidden[positions], axis=1).tolist())
-    uniform = 1 / seen.pop() if m.quantity.is_distribution and len(seen) == 1 and 0 not in seen else None
-    return ImageMap(
-        weights.astype(np.float32),
-        special.astype(np.float32),
-        texts,
-        m.layer,
-        m.heads,
-        m.sentence,
-        m.module,
-        m.pass_number,
-        patch,
-        uniform,
-    )
+def _kind_of(m: AttentionMap, tokens: Tokens, place: int) -> tuple[Elsewhere, tuple[str, ...]]:
+    """Return what a key is that is no patch, and its text if it is stated by itself."""
+    text = tokens.texts[place].strip()
+    is_nameless = text in ("", str(place), f"token {place}")
+    name = (f"#{place}" if is_nameless else text,)
+    if place in tokens.special and not is_nameless:
+        return "special", name
+    if m.sinks and place in m.sinks.keys:
+        return "sink", name
+    return ("others" if is_nameless else "words"), ()

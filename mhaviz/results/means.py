@@ -306,6 +306,7 @@ def _joined_maps(
         module=common_name([m.module for m in group]) or "",
         pass_number=None if "passes" in names else first.pass_number,
         queries_and_keys=None,
+        windows=(),
         sinks=first.sinks if all(m.sinks == first.sinks for m in group) else None,
         mean_over=tuple((name, numbers[name]) for name in AVERAGED if name in numbers),
     )
@@ -391,18 +392,18 @@ def _joined(axes: Sequence[Axis]) -> Axis:
         text if is_same else f"{' ' * text[:1].isspace()}#{place}" if any(are_same) else f"{place}"
         for place, (text, is_same) in enumerate(zip(first.tokens.texts, are_same, strict=True), first.start)
     )
-    special, continued, ids, grids, ranges = ({getattr(tokens, name) for tokens in every} for name in _PARTS)
+    special, continued, ids, images, ranges = ({getattr(tokens, name) for tokens in every} for name in _PARTS)
     singles: tuple[Ranges, ...] = tuple(((i, i + 1),) for i in range(len(texts)))
     has_spans = any(ranges) or (any(are_same) and not all(are_same))
     tokens = Tokens(
         texts,
         tuple(sorted(set.intersection(*map(set, special)))),
         first.tokens.ids if len(ids) == 1 else (),
-        first.tokens.grid if len(grids) == len(special) == 1 else None,
+        first.tokens.images if len(images) == len(special) == 1 else (),
         first.tokens.continued if len(continued) == 1 and all(are_same) else (),
         (first.tokens.ranges if len(ranges) == 1 and any(ranges) else singles) if has_spans else (),
     )
     return replace(first, tokens=tokens)
 
 
-_PARTS = ("special", "continued", "ids", "grid", "ranges")
+_PARTS = ("special", "continued", "ids", "images", "ranges")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
+from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Kind, Ranges, Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
@@ -70,6 +71,8 @@ class _Description(msgspec.Struct, omit_defaults=True):
     continued_keys: tuple[_Position, ...] = ()
     query_token_ranges: tuple[_Ranges, ...] = ()
     key_token_ranges: tuple[_Ranges, ...] = ()
+    query_images: tuple[PatchGrid, ...] = ()
+    key_images: tuple[PatchGrid, ...] = ()
     query_grid: tuple[_Position, _Position] | None = None
     key_grid: tuple[_Position, _Position] | None = None
     reach: _Position | None = None
@@ -120,8 +123,8 @@ def describe(m: AttentionMap) -> dict[str, Any]:
         continued_keys=keys.continued,
         query_token_ranges=queries.ranges,
         key_token_ranges=keys.ranges,
-        query_grid=queries.grid,
-        key_grid=keys.grid,
+        query_images=_saved(queries.images),
+        key_images=_saved(keys.images),
         reach=m.reach,
         sink=m.sink,
         module=m.module,
@@ -154,10 +157,11 @@ def restore(description: Mapping[str, Any], weights: NDArray[np.float32]) -> Att
         raise ValueError(f"heads: expected each head once, got {saved.heads!s:.60}")
     if len({part is None for part in (saved.query_edges, saved.key_edges, saved.reduction)}) > 1:
         raise ValueError("expected query_edges, key_edges and reduction, or none of them")
+    images = _images(saved, "query"), _images(saved, "key")
     queries = Tokens(
-        saved.queries, saved.special_queries, (), saved.query_grid, saved.continued_queries, _spans(saved, "query")
+        saved.queries, saved.special_queries, (), images[0], saved.continued_queries, _spans(saved, "query")
     )
-    keys = Tokens(saved.keys, saved.special_keys, (), saved.key_grid, saved.continued_keys, _spans(saved, "key"))
+    keys = Tokens(saved.keys, saved.special_keys, (), images[1], saved.continued_keys, _spans(saved, "key"))
     m = AttentionMap(
         weights,
         Axis(queries, _edges(saved.query_edges)),
@@ -214,6 +218,23 @@ def _edges(edges: tuple[int, ...] | None) -> NDArray[np.int64] | None:
     if edges is not None and (len(edges) < 2 or min(np.diff(edges)) <= 0):
         raise ValueError(f"edges: expected at least two increasing positions, got {edges!s:.60}")
     return None if edges is None else np.array(edges, np.int64)
+
+
+def _saved(images: tuple[PatchGrid, ...]) -> tuple[PatchGrid, ...]:
+    """Return views without the pictures that they are of."""
+    return tuple(replace(image, seen=None) for image in images)
+
+
+def _images(saved: _Description, side: Literal["query", "key"]) -> tuple[PatchGrid, ...]:
+    """Return the images of a side. A file of an older mhaviz has a grid of all tokens that are not special."""
+    of_sides = {
+        "query": (saved.query_images, saved.query_grid, saved.queries, saved.special_queries),
+        "key": (saved.key_images, saved.key_grid, saved.keys, saved.special_keys),
+    }
+    images, grid, texts, special = of_sides[side]
+    if images or grid is None:
+        return images
+    return (PatchGrid(*grid, tuple(i for i in range(len(texts)) if i not in {*special})),)
 
 
 def _spans(saved: _Description, side: Literal["query", "key"]) -> tuple[Ranges, ...]:

@@ -7,25 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
-from mhaviz.pages.colormaps import FILM, INK, SINK
-from mhaviz.pages.panels import Panel, Scale
+from mhaviz.pages.colormaps import AROUND_UNIFORM, INK, SINK
+from mhaviz.pages.panels import Scale
 from mhaviz.views.ink import ink
 
-_FILM = (196, 54, 8)  # strongest colour of a film over an image, which is grey
+_AROUND_UNIFORM = ("#8f877d", "#b3aca3", "#d9d4ce", "#ffffff", "#f4b195", "#c43608", "#5e1200")
 _SINK = ("#ffffff", "#d9d4cc", "#8f887e", "#3d3832")  # at equal steps
 _NIGHT = "#16181c"  # paper of dark pages
 _SINK_AT_NIGHT = (_NIGHT, "#4a4640", "#8f887e", "#e8e4dc")
 _LEAST_CONTRAST = 3.0  # of lines with their paper, by WCAG 2
-_PALEST = 0.72  # grey of the darkest pixels of an image, as a share of white
 
 
 @cache
 def palette(name: str) -> NDArray[np.uint8]:
-    """Return the 256 colours of a colormap, (256, 3): "ink", "film", "sink", or one of matplotlib's."""
+    """Return the 256 colours of a colormap, (256, 3): "ink", "around uniform", "sink", or one of matplotlib's."""
     if name == INK:
         return ink()
-    if name == FILM:
-        return np.round(np.linspace((255, 255, 255), _FILM, 256)).astype(np.uint8)
+    if name == AROUND_UNIFORM:
+        return _between(_AROUND_UNIFORM)
     if name == SINK:
         return _between(_SINK)
     import matplotlib
@@ -76,25 +75,6 @@ def colours(values: NDArray[np.float32], scale: Scale) -> NDArray[np.uint8]:
     chosen: NDArray[np.uint8] = palette(scale.colormap)[places(values, scale)]
     chosen[np.isnan(values)] = 255
     return chosen
-
-
-def over_image(panel: Panel, height: int, width: int) -> NDArray[np.uint8]:
-    """Return the cells of a panel as a coloured film over its image in pale grey, (height, width, 3).
-
-    Over white pixels a cell has exactly the colour of its scale. Cells are not smoothed.
-
-    Args:
-        panel: a panel with an image.
-        height, width: pixels of the result; multiples of the numbers of rows and columns.
-    """
-    from PIL import Image
-
-    assert panel.image is not None
-    resized = Image.fromarray(panel.image).convert("L").resize((width, height), Image.Resampling.LANCZOS)
-    light = _PALEST + (1 - _PALEST) * np.asarray(resized) / 255
-    cells, (rows, columns) = colours(panel.values, panel.scale), panel.values.shape
-    film = cells.repeat(height // rows, axis=0).repeat(width // columns, axis=1)
-    return np.round(film * light[..., None]).astype(np.uint8)
 
 
 def needs_dark_text(background: NDArray[np.uint8]) -> NDArray[np.bool_]:

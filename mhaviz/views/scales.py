@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.pages.blocks import Block, Matrices, Page, Shaded, Stacks, leaves, matrices
-from mhaviz.pages.colormaps import DIVERGING, FILM, INK
+from mhaviz.pages.colormaps import AROUND_UNIFORM, DIVERGING, INK
 from mhaviz.pages.labels import bare, visible
 from mhaviz.pages.numbers import percent, rounded
 from mhaviz.pages.panels import SINK_SCALE, WEIGHT, Panel, Scale, decimals_of, group_scale, rounded_up
@@ -23,7 +23,6 @@ from mhaviz.views.style import Style
 # The palest 1% of the weights take the first sixth of a logarithmic scale: nearly equal weights are not at its end.
 _DARKEST, _DARK = 0.01, 1 / 6
 _LEAST_SHARE = 1e-6  # low end of a logarithmic scale at least, as a share of its high end
-_FILM_SHARE = 1e-3  # the same of a film over an image, whose linear scale begins at 0
 _MANY_CELLS = 60  # rows or columns; of more, each is too small to be seen alone
 _BEYOND = 0.005  # share of the cells of such a head that may lie beyond the scale
 _LEAST_RANGE = 4.0  # high end / low end of a logarithmic scale at least, so that weights that are nearly equal look so
@@ -117,8 +116,20 @@ def _resolved(page: Page, maps_of_page: Sequence[AttentionMap], cells: DrawnCell
     drawn = _of_panels(panels, named, style)
     drawn |= _with_ends(of_maps, {group: _least_and_most(alike) for group, alike in maps.items()})
     others = (scale for block in leaves(page.blocks) if not isinstance(block, Matrices) for scale in block.scales)
-    drawn |= {scale: scale.coloured(style.cmap) for scale in others}
+    drawn |= {scale: _of_others(scale, style) for scale in others}
     return Scales(drawn, has_sinks_apart=style.has_sinks_apart).of_sheet(page.blocks)
+
+
+def _of_others(scale: Scale, style: Style) -> Scale:
+    """Return what is drawn of a scale of blocks that are no matrices, which has fixed ends; of multiples of uniform
+    over an image a user may choose them."""
+    if scale.colormap == AROUND_UNIFORM and style.vmax is not None:
+        if style.vmax <= 1:
+            raise ArgumentError(
+                f"{parameter('vmax')}: expected more than 1 × uniform, the middle of the scale, got {style.vmax:g}"
+            )
+        scale = replace(scale, low=1 / style.vmax, high=style.vmax)
+    return scale.coloured(style.cmap)
 
 
 def columns_apart(block: Matrices, style: Style) -> tuple[int, ...]:
@@ -276,19 +287,15 @@ def _of_panels(panels: Sequence[Panel], named: Mapping[str, Scale], style: Style
     def drawn(scale: Scale) -> Scale:
         if scale.name in named:
             return named[scale.name]
-        keeps = scale.colormap not in (INK, DIVERGING, FILM) or (len(signs) > 1 and scale.diverges)
-        is_film = scale.colormap == FILM
+        keeps = scale.colormap not in (INK, DIVERGING) or (len(signs) > 1 and scale.diverges)
         if scale.name == WEIGHT:
             style.require_vmax()
-        if style.vmax is not None and (scale.name == WEIGHT or is_film):
+        if style.vmax is not None and scale.name == WEIGHT:
             if style.vmax <= scale.low:
                 raise ArgumentError(
                     f"{parameter('vmax')}: expected more than {scale.low:g} {scale.name}, got {style.vmax:g}"
                 )
             scale = replace(scale, high=style.vmax)
-        if style.log and is_film:
-            low = scale.low or scale.high * _FILM_SHARE
-            scale = replace(scale, low=low, log=True, name=f"{scale.name}, log")
         return scale if keeps else scale.coloured(style.cmap)
 
     numbers = defaultdict[Scale, list[float]](list)

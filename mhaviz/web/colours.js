@@ -47,8 +47,7 @@ export class Colours {
   constructor(contents, state) {
     this.#state = state;
     const read = ([light, dark]) => ({ light: bytesOfBase64(light), dark: bytesOfBase64(dark) });
-    const { weights, changes, sinks } = contents.palettes;
-    this.#palettes = { weights: read(weights), changes: read(changes), sinks: read(sinks) };
+    this.#palettes = Object.fromEntries(Object.entries(contents.palettes).map(([name, both]) => [name, read(both)]));
     this.#ofHeads = contents.headColours;
     this.follow();
   }
@@ -179,8 +178,8 @@ export class Colours {
   }
 
   #palette(scale) {
-    const { weights, changes, sinks } = this.#palettes;
-    const palettes = scale.isOfSinks ? sinks : scale.signed || scale.ratios ? changes : weights;
+    const { weights, changes, sinks, patches } = this.#palettes;
+    const palettes = scale.isOfPatches ? patches : scale.isOfSinks ? sinks : scale.signed || scale.ratios ? changes : weights;
     return this.dark ? palettes.dark : palettes.light;
   }
 

@@ -260,6 +260,10 @@ export class Side {
     this.end = this.edges[this.length];
     this.isPooled = this.length < count;
     this.special = new Set(this.#labelled.special.map((i) => i + this.start));
+    this.images = (this.#labelled.images ?? []).map((image) => ({
+      ...image,
+      places: image.places.map((place) => (place < 0 ? place : place + this.start)),
+    }));
     this.joined = new Set(this.#labelled.joined.map((i) => i + this.start));
   }
 

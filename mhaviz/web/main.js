@@ -5,6 +5,7 @@ import { JobQueue } from "./jobs.js";
 import { Colours } from "./colours.js";
 import { Contents } from "./contents.js";
 import { Choice, make, rove, rowOf, shortened, tableOf } from "./dom.js";
+import { ImageView } from "./image.js";
 import { LinksView } from "./links.js";
 import { MapView } from "./map.js";
 import { precisionText } from "./numbers.js";
@@ -16,7 +17,7 @@ import { TablesView } from "./tables.js";
 import { TextView } from "./text.js";
 import { WhyView } from "./why.js";
 
-const TABS = { overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
+const TABS = { image: "Image", overview: "Overview", map: "Map", text: "Text", why: "Why", tables: "Tables" };
 
 const KEYS = [
   ["arrow keys", "from head to head, from cell to cell, from word to word"],
@@ -28,6 +29,7 @@ const KEYS = [
   ["+  −  0", "in the map: larger, smaller, all of it"],
   ["Shift + arrow", "in the map: ten cells at once; so do Page Up and Page Down"],
   ["Home  End", "the first, the last"],
+  ["arrow keys", "in an image: from patch to patch, which become the query"],
   ["?", "this help"],
 ];
 
@@ -44,6 +46,7 @@ export class Page {
     this.live = make("div", { className: "unseen", "aria-live": "polite" });
     this.problem = make("p", { className: "problem", role: "alert", hidden: true });
     this.views = {
+      image: new ImageView(this),
       overview: new OverviewView(this),
       map: new MapView(this),
       text: new TextView(this),

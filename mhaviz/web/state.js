@@ -3,9 +3,10 @@
 /** @import { Contents } from "./contents.js" */
 
 /** Views that have something to show, in the order of their tabs. */
-export function viewsOf({ maps, tables, statistics }) {
+export function viewsOf({ images, maps, tables, statistics }) {
   const heads = maps.reduce((sum, map) => sum + map.heads.length, 0);
   const has = {
+    image: Boolean(images) && heads > 0,
     overview: heads > 1,
     map: heads > 0,
     text: heads > 0,

@@ -8,7 +8,7 @@ declare module "./contents.js" {
     [described: string]: any;
     maps: import("./contents.js").PageMap[];
     headColours: string[][];
-    statistics: any; tables: any; scales: any; sort: any;
+    statistics: any; tables: any; scales: any; sort: any; images: any;
     inflated: Promise<void>;
   }
   interface PageMap {

@@ -12,7 +12,8 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.axes import Origin
 from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.patches import Patches
+from mhaviz.observe.patches import TokenRegions
+from mhaviz.observe.regions import NONE, SeenImage, cells_of
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 
@@ -365,19 +366,18 @@ def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
 
 
 def test_patches_of_a_text_are_those_of_its_example():
-    """Of two texts, and of four pairs of these, of which the second is of the first text once more."""
-    names, patches = (
-        TokenNames(SeenInputs(), None, None, pytest.fail),
-        Patches((1, 2), 3, ((0, 1), (1, 2)), is_text=True),
-    )
+    """Of two texts, each with an image of its own."""
+    names = TokenNames(SeenInputs(), None, None, pytest.fail)
+    images = SeenImage(1, 4, 8), SeenImage(1, 4, 8)
+    regions, _ = cells_of(images, [[(0, 1)], [(0, 4)], [(0, 4), (4, 8)]], torch.device("cpu"))
+    side = TokenRegions(regions, torch.tensor([[0, 1, NONE], [NONE, 2, 3]]))
 
-    def queries(batch_size, example):
-        axis = ((Origin(3, patches=patches), 3),)
-        ((tokens,), _) = names.sides(1, (batch_size, 1, 3, 3), (example,), 0, False, tokens=Compared(axis, axis))
-        return tokens.texts
+    def queries(example):
+        ((tokens,), _) = names.sides(1, (2, 1, 3, 3), (example,), 0, False, patches=(side, side))
+        return tokens.texts, [(image.image, image.places) for image in tokens.images]
 
-    assert [queries(2, 0), queries(2, 1)] == [("0,0", "0,1", "2"), ("0", "0,0", "0,1")]
-    assert [queries(4, 0), queries(4, 1)] == [("0,0", "0,1", "2"), ("0", "1", "2")]
+    assert queries(0) == (("0,0", "0,1", "token 2"), [(0, (0, 1))])
+    assert queries(1) == (("token 0", "0,0", "0,1"), [(1, (1, 2))])
 
 
 def test_keys_of_a_cache_that_has_lost_its_first_are_named_by_their_places():
@@ -410,7 +410,7 @@ def _keys(model, **inputs):
         (
             "Dinov2WithRegisters",
             {"num_register_tokens": 4},
-            ["token 0", *(f"register_tokens {i}" for i in range(4))],
+            ["cls_token", *(f"register_tokens {i}" for i in range(4))],
             [],
         ),
         ("SiglipVision", {}, [], []),
@@ -460,7 +460,7 @@ def test_rows_that_are_joined_to_keys_of_an_image_are_no_class_token():
     with mhaviz.record(program) as recording:
         program(ONE, OTHER)
     assert recording.attention.maps[0].queries == PATCHES
-    assert recording.attention.maps[0].keys == (*(f"row {i}" for i in range(4)), *PATCHES)
+    assert recording.attention.maps[0].keys == (*(f"token {i}" for i in range(4)), *PATCHES)
 
 
 def _llava():
@@ -598,12 +598,21 @@ def test_tokens_behind_registers_that_were_put_between_are_numbered_with_them(n_
         lambda x: x[:, torch.arange(15, -1, -1)],
         lambda x: x.unflatten(1, (4, 4)).transpose(1, 2).flatten(1, 2),
         lambda x: x.gather(1, torch.arange(15, -1, -1)[None, :, None].expand_as(x)),
-        lambda x: torch.fft.fft2(x).real,
     ],
-    ids=["roll", "flip", "index", "columns first", "gather", "frequencies"],
+    ids=["roll", "flip", "index", "columns first", "gather"],
 )
-def test_patches_in_another_order_are_not_named(turn):
+def test_patches_in_another_order_keep_their_names(turn):
     tower = Tower(nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned(), Turned(turn)))
+    with mhaviz.record(tower) as recording, torch.no_grad():
+        tower(IMAGE)
+    turned = turn(torch.arange(16.0)[None, :, None].expand(1, 16, 8))[0, :, 0]
+    assert recording.attention.maps[0].keys == tuple(PATCHES[int(number)] for number in turned)
+    assert recording.attention.maps[0].keys != PATCHES
+
+
+def test_mixtures_of_patches_are_not_named():
+    turned = Turned(lambda x: torch.fft.fft2(x).real)
+    tower = Tower(nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned(), turned))
     with mhaviz.record(tower) as recording, torch.no_grad():
         tower(IMAGE)
     assert recording.attention.maps[0].keys == tuple(map(str, range(16)))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mhaviz.inputs.tokens import patch_tokens
+from mhaviz.inputs.patches import PatchGrid
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.result import Source
@@ -28,12 +29,13 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["maps.safetensors", "maps.json", "maps.npz", "bare.npy"])
 def test_maps_over_a_photo(mhaviz, folder, name):
-    grid = ["--grid", "2x3"] if name == "bare.npy" else []
+    grid = ["--grid", "2x3@1"] if name == "bare.npy" else []
     pictures = ["png", "svg", "pdf"] if name == "maps.json" else ["png"]
     outputs = [part for suffix in ("json", *pictures) for part in ("-o", f"over.{suffix}")]
     result = mhaviz("show", name, "--image", "photo.png", *grid, "--head", "0,2", "--dpi", "40", *outputs)
     assert result.status == 0, result.err
-    assert "attention of token 0 to photo.png" in result.out
+    assert "token #0" in result.out
+    assert "photo.png, 2 × 3 patches" in result.out
     assert "L0 H2" in result.out
     found = json.loads((folder / "over.json").read_text())
     assert (found["image"]["name"], found["maps"][0]["grid"], found["maps"][0]["heads"]) == (
@@ -74,7 +76,7 @@ torch.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
 def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
     (folder / "elsewhere").mkdir()
     (folder / "program.py").write_text(PROGRAM)
-    words = ["--image", "photo.png", "--grid", "2x3", "--query", "1,1", "-o", "over.json", "-o", "over.png"]
+    words = ["--image", "photo.png", "--grid", "2x3@1", "--query", "1,1", "-o", "over.json", "-o", "over.png"]
     result = mhaviz("record", *words, "program.py")
     assert result.status == 0, result.err
     found = json.loads((folder / "over.json").read_text())
@@ -86,7 +88,7 @@ def test_a_program_is_recorded_over_a_photo(mhaviz, folder):
     ("words", "message"),
     [
         ("--image photo.png --show heads", "draws no maps; leave out --image"),
-        ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, got '14'"),
+        ("--grid 14", "--grid: expected rows and columns of patches such as 14x14, or 8x8@1 from token 1 on, got '14'"),
         ("--image program.py", "--image: cannot read program.py: it is not an image"),
     ],
 )
@@ -95,6 +97,44 @@ def test_what_cannot_be_recorded_is_said_before_the_program_runs(mhaviz, folder,
     result = mhaviz("record", *words.split(), "program.py")
     assert result.status in (1, 2)
     assert message in result.err
+
+
+def test_a_grid_in_the_midst_of_a_text(mhaviz, folder):
+    """Token 0 begins the text, 64 patches follow, then a question whose last word looks at the first patch."""
+    weights = np.full((1, 1, 70, 70), 0.1 / 68, np.float32)
+    weights[..., 1], weights[..., 66] = 0.6, 0.3
+    np.save("text.npy", weights)
+    for words in ((), ("--image", "photo.png")):
+        grid = ["--query", "#69", "--grid", "8x8@1", *words]
+        if not words:
+            assert "--grid is for attention over an image" in mhaviz("show", "text.npy", *grid).err
+            continue
+        found = json.loads(mhaviz("show", "text.npy", *grid, "--json").out)["maps"][0]
+        patches = np.asarray(found["weights"]).reshape(8, 8)
+        assert np.unravel_index(patches.argmax(), (8, 8)) == (0, 0)
+        assert patches[0, 0] == pytest.approx(0.6, abs=1e-3)
+
+
+def test_a_key_in_the_place_of_a_query(mhaviz, folder):
+    queries = np.asarray(json.loads((folder / "maps.json").read_text())["maps"][0]["weights"])
+    for words in ((), ("--image", "photo.png")):
+        result = mhaviz("show", "maps.json", "--key", "0", *words, "--json")
+        assert result.status == 0, result.err
+        found = np.asarray(json.loads(result.out)["maps"][0]["weights"]).reshape(3, 6)
+        assert found == pytest.approx(queries[:, 1:, 0], abs=1e-6)
+
+
+def test_several_images(mhaviz, folder):
+    grids = (PatchGrid.run(2, 2, 1), PatchGrid(2, 2, (5, 6, 7, 8), "image 1", 1))
+    axis = Axis(Tokens(tuple(f"t{i}" for i in range(9)), (0,), images=grids))
+    weights = np.random.default_rng(0).dirichlet(np.ones(9), (2, 9)).astype(np.float32)
+    Attention(Source("by hand"), (AttentionMap(weights, axis, axis),)).save("two.safetensors")
+    Image.new("RGB", (30, 30), "red").save("a.png")
+    Image.new("RGB", (30, 30), "blue").save("b.png")
+    result = mhaviz("show", "two.safetensors", "--image", "a.png", "--image", "b.png", "--json", "-o", "over.png")
+    assert result.status == 0, result.err
+    views = json.loads(result.out)["maps"][0]["views"]
+    assert [view["image"] for view in views] == [0, 1]
 
 
 def test_a_patch_as_the_query(mhaviz, folder):
@@ -107,14 +147,20 @@ def test_a_patch_as_the_query(mhaviz, folder):
     [
         ("maps.json --query 5,5", 2, "--query: expected a token, or a position from 0 to 6, got '5,5'"),
         ("maps.json --grid 2x3", 2, "--grid is for attention over an image"),
-        ("bare.npy --image photo.png", 2, "add --grid, rows and columns such as"),
+        (
+            "bare.npy --image photo.png",
+            2,
+            "add --grid, rows and columns and the position of the first patch, such as 2x3@1",
+        ),
         ("bare.npy --image photo.png --grid 5x5", 2, "--grid: expected rows × columns = 7 tokens, minus 0 to 16"),
         (
             "bare.npy --image photo.png --grid 2",
             2,
-            "--grid: expected rows and columns of patches such as 14x14, got '2'",
+            "--grid: expected rows and columns of patches such as 14x14, or 8x8@1 from token 1 on, got '2'",
         ),
-        ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected rows × columns = 7 tokens, minus 0 to 16"),
+        ("bare.npy --image photo.png --grid 0x7", 2, "--grid: expected rows and columns, or rows, columns and the pos"),
+        ("maps.json --image photo.png --query 1 --key 2", 2, "--query chooses what looks, and --key what is looked at"),
+        ("maps.json --key 2 --as lines", 2, "--as is for maps of a text; leave out it or --key"),
         ("maps.json --image photo.png --query 5,5", 2, "--query: expected a patch from 0,0 to 1,2, got 5,5"),
         ("maps.json --image photo.png -o a.txt", 2, "expected a name ending in .png, .svg, .pdf, .json"),
         ("maps.json --image photo.png -o photo.png", 2, "photo.png is read, and cannot be written at the same time"),

@@ -1,4 +1,4 @@
-"""What a query gives to the patches of an image."""
+"""What a query gives to the patches of images, and patches to a key."""
 
 from dataclasses import replace
 
@@ -8,7 +8,8 @@ from made import hiding
 from PIL import Image
 
 from mhaviz.errors import ArgumentError, MhavizError
-from mhaviz.inputs.tokens import Tokens, patch_tokens
+from mhaviz.inputs.patches import PatchGrid
+from mhaviz.inputs.tokens import Tokens, patch_names, patch_tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import NORM, QUANTITIES
@@ -17,15 +18,27 @@ from mhaviz.results.result import Source
 PHOTO = np.full((20, 30, 3), 128, np.uint8)
 
 
-def attention_of(rows=2, columns=3, n_special=1, heads=2, layers=2, grid=True, kind="self", labels=None):
+def weights_of(*shape, seed=0):
+    weights = np.random.default_rng(seed).random(shape).astype(np.float32)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def attention_of(rows=2, columns=3, n_special=1, heads=2, layers=2, grid=True, kind="self"):
     tokens = patch_tokens(rows, columns, n_special)
-    if not grid:
-        tokens = Tokens(labels or tuple(map(str, range(len(tokens)))))
-    weights = np.random.default_rng(0).random((layers, heads, len(tokens), len(tokens))).astype(np.float32)
-    weights /= weights.sum(axis=-1, keepdims=True)
+    tokens = tokens if grid else Tokens(tuple(map(str, range(len(tokens)))))
     axis = Axis(tokens)
-    maps = tuple(AttentionMap(w, axis, axis, kind, i, module=f"blocks.{i}.attn") for i, w in enumerate(weights))
-    return Attention(Source("made by hand"), maps)
+    several = weights_of(layers, heads, len(tokens), len(tokens))
+    return Attention(
+        Source("made by hand"),
+        tuple(AttentionMap(w, axis, axis, kind, i, module=f"blocks.{i}.attn") for i, w in enumerate(several)),
+    )
+
+
+def of_map(weights, queries, keys=None, kind="self", **more):
+    keys = queries if keys is None else keys
+    return Attention(
+        Source(""), (AttentionMap(np.asarray(weights, np.float32), Axis(queries), Axis(keys), kind, **more),)
+    )
 
 
 @pytest.fixture
@@ -35,36 +48,39 @@ def attention():
 
 def test_the_class_token_is_the_usual_query(attention):
     over = attention.over_image(PHOTO)
-    assert (over.query, len(over.maps)) == ("token 0", 2)
+    assert (over.query, over.kind, len(over.maps)) == ("#0", "position", 2)
     for m, one in zip(attention.maps, over.maps, strict=True):
         assert np.array_equal(one.weights, m.weights[:, 0, 1:].reshape(2, 2, 3))
-        assert np.array_equal(one.special, m.weights[:, 0, 0])
-        assert (one.grid, one.patch, one.special_texts) == ((2, 3), None, ("token 0",))
+        assert one.inside == pytest.approx(1 - m.weights[:, 0, 0])
+        ((kind, texts, share),) = [(aside.kind, aside.texts, aside.weights) for aside in one.aside]
+        assert (kind, texts) == ("others", ())
+        assert np.array_equal(share, m.weights[:, 0, 0])
+        assert (one.views[0].grid, one.views[0].patch) == ((2, 3), None)
         assert (one.layer, one.heads, one.module) == (m.layer, m.heads, m.module)
     assert np.array_equal(over.image, PHOTO)
+    assert attention.over_image().image is None
 
 
 def test_without_special_tokens_it_is_the_mean_of_all_queries():
     attention = attention_of(n_special=0)
     over = attention.over_image(PHOTO)
-    assert (over.query, over.maps[0].patch, over.maps[0].special_texts) == ("", None, ())
+    assert (over.query, over.kind, over.maps[0].aside) == ("", "all", ())
     assert over.maps[0].weights.reshape(2, 6) == pytest.approx(attention.maps[0].weights.mean(axis=1))
-    assert (over.maps[0].special == 0).all()
 
 
-@pytest.mark.parametrize("query", ["1,2", " (1, 2) ", "1;2", (1, 2), 7, "7", np.int64(7), (np.int64(1), 2)])
+@pytest.mark.parametrize("query", ["1,2", " (1, 2) ", "1;2", "patch 1,2", (1, 2), 7, "7", "#7", np.int64(7)])
 def test_a_patch_is_a_place_or_a_position(query):
     attention = attention_of(n_special=2)
     over = attention.over_image(PHOTO, query)
-    assert (over.query, over.maps[0].patch) == ("1,2", (1, 2))
+    assert (over.query, over.kind, over.maps[0].views[0].patch) == ("1,2", "patch", (1, 2))
     assert np.array_equal(over.maps[0].weights, attention.maps[0].weights[:, 7, 2:].reshape(2, 2, 3))
-    assert over.maps[0].special == pytest.approx(attention.maps[0].weights[:, 7, :2].sum(axis=1))
+    assert over.maps[0].aside[0].weights == pytest.approx(attention.maps[0].weights[:, 7, :2].sum(axis=1))
 
 
 @pytest.mark.parametrize("query", [1, "1", "token 1"])
 def test_a_special_token_by_its_position_or_its_text(query):
     over = attention_of(n_special=2).over_image(PHOTO, query)
-    assert (over.query, over.maps[0].patch) == ("token 1", None)
+    assert (over.query, over.maps[0].views[0].patch) == ("#1", None)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +88,7 @@ def test_a_special_token_by_its_position_or_its_text(query):
     [
         ("2,0", "a patch from 0,0 to 1,2, got 2,0"),
         ((0, -1), "a patch from 0,0 to 1,2, got 0,-1"),
+        ("frame 2 0,0", "a patch of one view, such as '0,0', got 'frame 2 0,0'"),
         (7, "a position from 0 to 6, got 7"),
         ("-1", "a position from 0 to 6, got '-1'"),
         (10**80, "a position from 0 to 6, got a number of more than 60 digits"),
@@ -80,8 +97,14 @@ def test_a_special_token_by_its_position_or_its_text(query):
     ],
 )
 def test_queries_that_are_not_there(attention, query, message):
-    with pytest.raises(ArgumentError, match=f"query`: expected .*{message}"):
-        attention.over_image(PHOTO, query)
+    for name in ("query", "key"):
+        with pytest.raises(ArgumentError, match=f"{name}`: expected .*{message}"):
+            attention.over_image(PHOTO, **{name: query})
+
+
+def test_a_query_or_a_key(attention):
+    with pytest.raises(ArgumentError, match="`key`: expected a query or a key, got both"):
+        attention.over_image(PHOTO, "0,0", key=0)
 
 
 def test_layers_and_heads_are_chosen(attention):
@@ -92,42 +115,97 @@ def test_layers_and_heads_are_chosen(attention):
 
 
 @pytest.mark.parametrize("n_special", [0, 1, 5])
-def test_a_grid_can_be_given(n_special):
+def test_a_grid_with_its_first_token(n_special):
     bare, known = (attention_of(n_special=n_special, grid=grid) for grid in (False, True))
-    over, other = bare.over_image(PHOTO, "1,1", grid=(2, 3)), known.over_image(PHOTO, "1,1")
+    over, other = bare.over_image(PHOTO, "1,1", grid=(2, 3, n_special)), known.over_image(PHOTO, "1,1")
     assert np.array_equal(over.maps[0].weights, other.maps[0].weights)
-    assert over.maps[0].special_texts == other.maps[0].special_texts  # positions are no names of special tokens
-    assert bare.over_image(PHOTO, grid=(3, 2)).maps[0].grid == (3, 2)
-    assert bare.over_image(PHOTO, grid=(2, 3)).query == ("token 0" if n_special else "")
+    assert bare.over_image(PHOTO, grid=(3, 2, n_special)).maps[0].views[0].grid == (3, 2)
+    moved = bare.over_image(PHOTO, 0, grid=(2, 2, n_special + 1))
+    assert np.array_equal(moved.maps[0].weights[0, 0, 0], bare.maps[0].weights[0, 0, n_special + 1])
+    assert bare.over_image(PHOTO, grid=(2, 3, n_special)).query == ("#0" if n_special else "")
 
 
-def test_special_tokens_that_are_known_may_stand_at_the_end():
-    tokens = Tokens((*"abcdef", "[sep]"), (6,))
-    weights = np.random.default_rng(0).random((1, 7, 7)).astype(np.float32)
-    attention = Attention(Source(""), (AttentionMap(weights, Axis(tokens), Axis(tokens)),))
-    over = attention.over_image(PHOTO, grid=(2, 3))
-    assert over.query == "[sep]"
-    assert np.array_equal(over.maps[0].weights, weights[:, 6, :6].reshape(1, 2, 3))
+@pytest.mark.parametrize("grid", [(2, 2), (2, 2, 3), (3, 2)])
+def test_a_grid_of_a_text_is_refused_where_nothing_tells_which_tokens(grid):
+    """As of cases/grid_offset.py: 64 of 70 tokens, of which the first patch is token 1."""
+    weights = np.full((1, 1, 70, 70), 0.1 / 68, np.float32)
+    weights[..., 1], weights[..., 66] = 0.6, 0.3
+    attention = of_map(weights[0], Tokens(tuple(map(str, range(70)))))
+    over = attention.over_image(PHOTO, "#69", grid=(8, 8, 1))
+    assert np.unravel_index(over.maps[0].times_uniform(0)[0].argmax(), (8, 8)) == (0, 0)
+    said = (
+        r"grid`: 8 × 8 = 64 of 70 tokens, and nothing tells which; say \(8, 8, 0\) to \(8, 8, 6\) \(\(8, 8, 1\) if one"
+    )
+    with pytest.raises(ArgumentError, match=said):
+        attention.over_image(PHOTO, "#69", grid=(8, 8))
+    with pytest.raises(ArgumentError, match=r"expected patches among 70 tokens, got 8 × 8 = 64 from #7 on"):
+        attention.over_image(PHOTO, "#69", grid=(8, 8, 7))
 
 
-def test_no_grid_is_known_and_none_given():
-    bare = attention_of(14, 14, 1, heads=1, layers=1, grid=False)
-    with pytest.raises(ArgumentError, match=r"which of 197 tokens are patches of an image; add `grid`.* such as 14x14"):
-        bare.over_image(PHOTO)
+@pytest.mark.parametrize(
+    ("texts", "special", "first"),
+    [
+        ((*"abcdef", "[sep]"), (6,), 0),
+        (("[CLS]", *"abcdef"), (), 1),
+        (("<s>", *"abcdef", "</s>", "w"), (), 1),
+        (("cls_token", "register_tokens 0", *"abcdef"), (), 2),
+    ],
+)
+def test_special_tokens_that_leave_one_run_tell_where_patches_stand(texts, special, first):
+    weights = weights_of(1, len(texts), len(texts))
+    over = of_map(weights, Tokens(texts, special)).over_image(PHOTO, 0, grid=(2, 3))
+    assert np.array_equal(over.maps[0].weights, weights[:, 0, first : first + 6].reshape(1, 2, 3))
 
 
-@pytest.mark.parametrize("grid", [(13, 13), (15, 15), (10**9, 10**9), (1, 1)])
+def test_special_tokens_that_leave_two_runs_do_not():
+    tokens = Tokens((*"abcd", "[SEP]", *"efgh"), (4,))
+    with pytest.raises(ArgumentError, match="2 × 2 = 4 of 9 tokens, and nothing tells which"):
+        of_map(weights_of(1, 9, 9), tokens).over_image(PHOTO, grid=(2, 2))
+
+
+def test_a_known_grid_may_only_be_reshaped(attention):
+    assert attention.over_image(PHOTO, grid=(3, 2)).maps[0].views[0].grid == (3, 2)
+    for grid in ((2, 2), (1, 7)):
+        with pytest.raises(ArgumentError, match="the patches of layer 0, self are known: 2 × 3; leave it out"):
+            attention.over_image(PHOTO, grid=grid)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "shape", "hints"),
+    [
+        (197, (20, 20), r"\(14, 14, 1\)"),
+        (196, (20, 20), r"\(14, 14, 0\)"),
+        (48, (30, 40), r"\(6, 8, 0\)"),
+        (49, (30, 40), r"\(6, 8, 1\)"),
+        (70, (20, 20), r"\(8, 8, 6\)"),
+        (2, (20, 20), r"\(14, 14, 1\)"),
+    ],
+)
+def test_hints_are_grids_of_the_shape_of_the_photo(n_tokens, shape, hints):
+    bare = of_map(weights_of(1, n_tokens, n_tokens), Tokens(tuple(map(str, range(n_tokens)))))
+    with pytest.raises(ArgumentError, match=rf"which of {n_tokens} tokens are patches.*add `grid`.* such as {hints}"):
+        bare.over_image(np.zeros((*shape, 3), np.uint8))
+
+
+@pytest.mark.parametrize("grid", [(15, 15), (10**9, 10**9), (1, 1)])
 def test_a_grid_that_does_not_fit_says_which_would(grid):
     bare = attention_of(14, 14, 1, heads=1, layers=1, grid=False)
-    message = r"rows × columns = 197 tokens, minus 0 to 16 .*\(14x14 would fit\), got"
-    with pytest.raises(ArgumentError, match=f"grid`: expected {message}"):
-        bare.over_image(PHOTO, grid=grid)
+    with pytest.raises(
+        ArgumentError, match=r"grid`: expected rows × columns = 197 tokens, .*\(14, 14, 1\).* would fit"
+    ):
+        bare.over_image(np.zeros((9, 9, 3), np.uint8), grid=grid)
 
 
-@pytest.mark.parametrize("grid", [(0, 3), (-2, -3), (2,), "2x3", 6, (2.0, 3.0), (2, 3, 1)])
+@pytest.mark.parametrize("grid", [(0, 3), (-2, -3), (2,), "2x3", 6, (2.0, 3.0), (2, 3, -1), (2, 3, 1, 1)])
 def test_grids_that_are_none(attention, grid):
-    with pytest.raises(ArgumentError, match="grid`: expected"):
+    with pytest.raises(ArgumentError, match="grid`: expected rows and columns, or rows, columns and the position"):
         attention.over_image(PHOTO, grid=grid)
+
+
+def test_labels_tell_patches():
+    tokens = Tokens(("<s>", *patch_names(2, 2), "a", *(f"thumbnail {name}" for name in patch_names(1, 2)), " 1,5"))
+    over = of_map(weights_of(1, 9, 9), tokens).over_image(None, "a")
+    assert [(view.name, view.grid) for view in over.maps[0].views] == [("", (2, 2)), ("thumbnail", (1, 2))]
 
 
 def test_maps_without_patches(attention):
@@ -136,16 +214,15 @@ def test_maps_without_patches(attention):
     pooled = replace(first, weights=first.weights[:, :2, :2], rows=axis, columns=axis)
     part = Axis(first.rows.tokens[2:5], np.arange(2, 6))
     window = replace(first, weights=first.weights[:, :3, :3], rows=part, columns=part)
-    masked = attention_of(grid=False, kind="masked", layers=1).maps[0]
     changes = replace(first, quantity=replace(first.quantity, is_signed=True))
     for m, message in (
         (pooled, "expected a column for each patch, got cells of up to 4 tokens"),
         (window, "expected all tokens of the image, got 2 to 4"),
-        (masked, "expected attention to an image, got masked attention of a text"),
         (changes, "got changes of weights"),
     ):
         with pytest.raises(ArgumentError, match=message):
             Attention(Source(""), (m,)).over_image(PHOTO, grid=(2, 3))
+    masked = attention_of(grid=False, kind="masked", layers=1).maps[0]
     both = Attention(Source(""), (first, replace(masked, layer=1)))
     assert [m.layer for m in both.over_image(PHOTO).maps] == [0]
     assert both.over_image(PHOTO).left_out == 1
@@ -154,39 +231,277 @@ def test_maps_without_patches(attention):
 
 
 def test_words_that_look_at_an_image():
-    words, patches = Axis(Tokens(("<s>", "a", "cat"), (0,))), Axis(patch_tokens(2, 2))
-    weights = np.random.default_rng(0).random((1, 3, 4)).astype(np.float32)
-    attention = Attention(Source(""), (AttentionMap(weights, words, patches, "cross"),))
-    assert attention.over_image(PHOTO).query == ""
+    words, patches = Tokens(("<s>", "a", "cat"), (0,)), patch_tokens(2, 2)
+    weights = weights_of(1, 3, 4)
+    attention = of_map(weights, words, patches, "cross")
+    assert (attention.over_image(PHOTO).query, attention.over_image(PHOTO).kind) == ("", "all")
     over = attention.over_image(PHOTO, "cat")
-    assert (over.query, over.maps[0].patch) == ("cat", None)
+    assert (over.query, over.kind, over.maps[0].views[0].patch) == ("cat", "word", None)
     assert np.array_equal(over.maps[0].weights, weights[:, 2].reshape(1, 2, 2))
     with pytest.raises(ArgumentError, match="queries of layer 0, cross are not patches"):
         attention.over_image(PHOTO, "0,0")
 
 
+def test_a_word_of_several_pieces_is_the_mean_of_its_rows_and_the_sum_of_its_columns():
+    words, patches = Tokens((" a", " kit", "ten", " sat")), patch_tokens(2, 2)
+    weights = weights_of(1, 4, 4)
+    over = of_map(weights, words, patches, "cross").over_image(PHOTO, "kitten")
+    assert over.query == "kitten"
+    assert over.maps[0].weights.reshape(4) == pytest.approx(weights[0, 1:3].mean(axis=0))
+    of_key = of_map(weights, patches, words, "cross").over_image(PHOTO, key="kitten")
+    assert (of_key.query, of_key.is_key) == ("kitten", True)
+    assert of_key.maps[0].weights.reshape(4) == pytest.approx(weights[0, :, 1:3].sum(axis=1))
+
+
+def test_a_key_is_drawn_over_the_patches_that_are_queries():
+    weights = weights_of(2, 6, 3)
+    over = of_map(weights, patch_tokens(2, 3), Tokens((" a", " cat", " mat")), "cross").over_image(PHOTO, key="cat")
+    (m,) = over.maps
+    column = weights[:, :, 1]
+    assert np.array_equal(m.weights, column.reshape(2, 2, 3))
+    assert m.inside == pytest.approx(column.mean(axis=1))
+    assert m.times_uniform(1)[0] == pytest.approx((column[1] / column[1].mean()).reshape(2, 3), rel=1e-5)
+    assert m.aside == ()
+    patch = attention_of(n_special=0).over_image(PHOTO, key="1,1").maps[0]
+    assert patch.views[0].patch == (1, 1)
+    assert np.array_equal(patch.weights.reshape(2, 6), attention_of(n_special=0).maps[0].weights[:, :, 4])
+
+
+def vision_language(kind="masked", views=None, n_after=3, heads=1):
+    """Words, the patches of views, and words."""
+    views = views or [("", 2, 2, 0)]
+    texts, grids = ["<s>", " see"], []
+    for name, rows, columns, image in views:
+        grids.append(PatchGrid.run(rows, columns, len(texts)))
+        grids[-1] = replace(grids[-1], name=name, image=image)
+        texts += [f"{name} {patch}".strip() for patch in patch_names(rows, columns)]
+    texts += [" what", " is", " it"][:n_after]
+    tokens = Tokens(tuple(texts), (0,), images=tuple(grids))
+    m = AttentionMap(weights_of(heads, len(texts), len(texts)), Axis(tokens), Axis(tokens), kind)
+    return Attention(Source(""), (hiding(m),))
+
+
+def test_in_a_decoder_it_is_the_mean_of_what_follows_the_image():
+    attention = vision_language()
+    over = attention.over_image(PHOTO)
+    assert (over.query, over.kind) == ("", "after")
+    weights = attention.maps[0].weights[:, 6:].mean(axis=1)
+    assert over.maps[0].weights.reshape(4) == pytest.approx(weights[0, 2:6])
+    found = {one.kind: float(one.weights[0]) for one in over.maps[0].aside}
+    assert found == pytest.approx({"special": weights[0, 0], "words": weights[0, [1, 6, 7, 8]].sum()})
+    for other in (vision_language("self"), vision_language(n_after=0)):
+        assert other.over_image(PHOTO).kind == "all"
+
+
+def test_what_a_mask_hides_is_no_number():
+    over = vision_language().over_image(PHOTO, "1,0")
+    (m,) = over.maps
+    assert np.array_equal(np.isnan(m.times_uniform(0)[0]), [[False, False], [False, True]])
+    assert m.n_patches == 3
+    assert np.nanmean(m.times_uniform(0)[0]) == pytest.approx(1)
+
+
+def test_views_share_what_a_head_gives_all_of_them():
+    views = [("image 1", 2, 2, 0), ("image 2", 1, 2, 1)]
+    attention = vision_language(views=views)
+    over = attention.over_image([PHOTO, PHOTO[:10]], "it")
+    (m,) = over.maps
+    assert [view.grid for view in m.views] == [(2, 2), (1, 2)]
+    patches = attention.maps[0].weights[0, -1, 2:8]
+    shares = patches / patches.sum()
+    assert m.view_shares(0) == pytest.approx((shares[:4].sum(), shares[4:].sum()))
+    assert m.uniform_shares == pytest.approx((4 / 6, 2 / 6))
+    assert m.times_uniform(0)[1].ravel() == pytest.approx(shares[4:] * 6, rel=1e-5)
+    assert over.photo(m.views[1]).shape == (10, 30, 3)
+    named = attention.over_image([PHOTO, PHOTO], "image 2 0,1")
+    assert (named.query, [view.patch for view in named.maps[0].views]) == ("image 2 0,1", [None, (0, 1)])
+    with pytest.raises(ArgumentError, match="a patch of one view, such as 'image 1 0,1', 'image 2 0,1', got '0,1'"):
+        attention.over_image([PHOTO, PHOTO], "0,1")
+    with pytest.raises(ArgumentError, match="see the weights of each"):
+        _ = m.weights
+
+
+@pytest.mark.parametrize("images", [PHOTO, [PHOTO], [PHOTO] * 3])
+def test_a_photo_for_each_image(images):
+    attention = vision_language(views=[(f"frame {i}", 1, 2, i) for i in range(2)])
+    if len(images) == 3 and isinstance(images, list):
+        assert len(attention.over_image(images).photos) == 2
+        return
+    with pytest.raises(ArgumentError, match="`image`: expected 2 images, as many as the patches are of, got 1"):
+        attention.over_image(images)
+
+
+def test_frames_of_an_animation_and_of_an_array(tmp_path):
+    frames = [np.full((8, 8, 3), value, np.uint8) for value in (0, 100, 200)]
+    first, *others = map(Image.fromarray, frames)
+    first.save(tmp_path / "a.gif", save_all=True, append_images=others)
+    attention = vision_language(views=[(f"frame {i}", 1, 2, i) for i in range(3)])
+    with Image.open(tmp_path / "a.gif") as opened:
+        for images in (tmp_path / "a.gif", opened, np.stack(frames), frames):
+            photos = attention.over_image(images).photos
+            assert [int(photo.mean()) for photo in photos] == pytest.approx([0, 100, 200], abs=2)
+    with pytest.raises(ArgumentError, match="at least one image"):
+        attention.over_image([])
+
+
+def windows(heads=1):
+    """Four windows of 2 × 2 patches of an image of 4 × 4, as of Swin."""
+    maps = []
+    for number in range(4):
+        places = np.full((4, 4), -1)
+        rows, columns = (slice(2 * k, 2 * k + 2) for k in divmod(number, 2))
+        places[rows, columns] = np.arange(4).reshape(2, 2)
+        grid = PatchGrid(4, 4, tuple(places.ravel().tolist()))
+        axis = Axis(Tokens(tuple(grid.labels()[i] for i in range(4)), images=(grid,)))
+        maps.append(AttentionMap(weights_of(heads, 4, 4, seed=number), axis, axis, sentence=number, module="attn"))
+    return Attention(Source(""), tuple(maps))
+
+
+def test_a_patch_selects_its_window():
+    attention = windows()
+    over = attention.over_image(PHOTO, "3,1")
+    (m,) = over.maps
+    assert (m.sentence, m.n_patches, over.left_out) == (2, 4, 3)
+    times = m.times_uniform(0)[0]
+    assert np.array_equal(~np.isnan(times), np.pad(np.ones((2, 2), bool), ((2, 0), (0, 2))))
+    assert times[2:, :2].ravel() == pytest.approx(attention.maps[2].weights[0, 3] * 4, rel=1e-5)
+
+
+def test_a_patch_of_a_window_that_is_not_there():
+    attention = windows()
+    with pytest.raises(
+        ArgumentError, match=r"patch 3,1 is not among the tokens of .*, which are the patches 0,0 to 1,1"
+    ):
+        Attention(Source(""), attention.maps[:1]).over_image(PHOTO, "3,1")
+
+
+def test_all_windows_make_one_image():
+    attention = windows(heads=2)
+    (m,) = attention.over_image(PHOTO).maps
+    assert (m.sentence, m.n_patches) == (None, 16)
+    means = [one.weights[1].mean(axis=0).reshape(2, 2) for one in attention.maps]
+    assert m.weights[1] == pytest.approx(np.block([means[:2], means[2:]]) / 4)
+    assert np.isfinite(m.times_uniform(1)[0]).all()
+
+
+def test_examples_of_one_size_are_no_windows():
+    attention = attention_of(n_special=0, layers=1)
+    both = Attention(Source(""), tuple(replace(attention.maps[0], sentence=i) for i in range(2)))
+    assert [m.sentence for m in both.over_image(PHOTO).maps] == [0, 1]
+
+
+def test_the_fewest_patches_with_half():
+    weights = np.zeros((3, 26, 26), np.float32)
+    weights[0, :, 1:4] = 0.3, 0.2, 0.1
+    weights[0, :, 4:] = 0.4 / 22
+    weights[1] = 1 / 26
+    over = of_map(weights, patch_tokens(5, 5, 1)).over_image(PHOTO, 0)
+    (m,) = over.maps
+    assert m.half == (2, 13, None)
+    assert [m.spread(head) for head in range(3)] == ["half", "even", "nothing"]
+    assert np.argwhere(m.outlined(0)[0]).tolist() == [[0, 0], [0, 1]]
+    assert not m.outlined(1)[0].any()
+    assert not m.outlined(2)[0].any()
+    assert m.times_uniform(0)[0][0, 0] == pytest.approx(0.3 * 25)
+    assert m.times_uniform(1)[0] == pytest.approx(1)
+    assert np.isnan(m.times_uniform(2)[0]).all()
+    unknown = weights.copy()
+    unknown[0, 0, 7] = np.nan
+    assert of_map(unknown, patch_tokens(5, 5, 1)).over_image(PHOTO, 0).maps[0].half == (None, 13, None)
+
+
+def test_a_patch_stands_out_of_what_is_even_though_a_sink_takes_most():
+    """As of cases/sink_overlay.py: a sink takes 0.9, and a patch 10 × as much as each other patch."""
+    patches = np.full(64, 0.0012)
+    patches[3 * 8 + 5] = 0.012
+    row = np.concatenate([[0], patches, [0.002] * 5])
+    row[0] = 1 - row.sum()
+    weights = np.broadcast_to(row, (2, 70, 70))
+    (m,) = of_map(weights, Tokens(tuple(map(str, range(70))))).over_image(PHOTO, "#69", grid=(8, 8, 1)).maps
+    assert m.spread(0) == "peaks"
+    assert np.argwhere(m.outlined(0)[0]).tolist() == [[3, 5]]
+    assert m.times_uniform(0)[0][3, 5] > 6
+    assert [(one.kind, one.texts) for one in m.aside] == [("sink", ("#0",)), ("others", ())]
+    assert m.aside[0].weights == pytest.approx(0.9, abs=0.01)
+
+
+def test_noise_is_even_and_has_no_peaks():
+    logits = 0.2 * np.random.default_rng(0).normal(size=(8, 197, 197))
+    weights = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    (m,) = of_map(weights, patch_tokens(14, 14, 1)).over_image(PHOTO, 0).maps
+    assert {m.spread(head) for head in range(8)} == {"even"}
+
+
+def test_numbers_that_are_no_weights_have_shares_too(attention):
+    m = replace(attention.maps[0], weights=attention.maps[0].weights * 7, quantity=NORM)
+    over = Attention(Source(""), (m,)).over_image(PHOTO, 0)
+    assert over.maps[0].times_uniform(0)[0] == pytest.approx(attention.over_image(PHOTO, 0).maps[0].times_uniform(0)[0])
+    assert over.maps[0].aside[0].weights == pytest.approx(attention.maps[0].weights[:, 0, 0])
+
+
+def test_the_term_of_a_softmax_without_a_key_is_stated(attention):
+    m = replace(attention.maps[0], weights=attention.maps[0].weights / 2, sink=True)
+    (one,) = Attention(Source(""), (m,)).over_image(PHOTO, 0).maps
+    assert {aside.kind: float(aside.weights[0]) for aside in one.aside}["none"] == pytest.approx(0.5)
+
+
+def test_the_mean_over_heads_and_layers(attention):
+    every = np.stack([m.weights for m in attention.maps])
+    over = attention.over_image(PHOTO, "1,1", mean="heads")
+    assert [(m.layer, m.heads) for m in over.maps] == [(0, (0,)), (1, (0,))]
+    assert over.maps[1].weights[0].ravel() == pytest.approx(every[1, :, 5, 1:].mean(axis=0))
+    assert (dict(over.mean_over), over.quantity.of_all_heads) == ({"heads": 2}, True)
+    over = attention.over_image(PHOTO, "1,1", mean=("layers", "heads"))
+    ((m,), counts) = over.maps, dict(over.mean_over)
+    assert (m.layer, counts) == (None, {"heads": 4, "layers": 2})
+    assert m.weights[0].ravel() == pytest.approx(every[:, :, 5, 1:].mean(axis=(0, 1)))
+    assert m.aside[0].weights == pytest.approx([every[:, :, 5, 0].mean()])
+    averaged = attention.mean("heads", "layers").over_image(PHOTO, "1,1").maps[0]
+    assert averaged.weights == pytest.approx(m.weights, rel=1e-5)
+    with pytest.raises(ArgumentError, match="expected heads, too, got layers"):
+        attention.over_image(PHOTO, mean="layers")
+    with pytest.raises(ArgumentError, match="`mean`: expected heads, layers"):
+        attention.over_image(PHOTO, mean="rows")
+
+
+def test_layers_of_other_grids_are_laid_over_each_other_without_smoothing():
+    words = Tokens((" a", " cat"))
+    fine, coarse = weights_of(1, 16, 2), weights_of(1, 4, 2, seed=1)
+    maps = tuple(
+        AttentionMap(w, Axis(patch_tokens(n, n)), Axis(words), "cross", layer)
+        for layer, (n, w) in enumerate(((4, fine), (2, coarse)))
+    )
+    attention = Attention(Source(""), maps)
+    over = attention.over_image(PHOTO, key="cat", mean=("heads", "layers"))
+    (m,) = over.maps
+    over_each_other = (fine[0, :, 1].reshape(4, 4) + coarse[0, :, 1].reshape(2, 2).repeat(2, 0).repeat(2, 1)) / 2
+    assert m.weights[0] == pytest.approx(over_each_other)
+    assert over.source_grids == ((4, 4), (2, 2))
+    turned = tuple(replace(m, weights=m.weights.swapaxes(1, 2), rows=m.columns, columns=m.rows) for m in maps)
+    (m,) = Attention(Source(""), turned).over_image(PHOTO, "cat", mean=("heads", "layers")).maps
+    over_each_other = (fine[0, :, 1].reshape(4, 4) + coarse[0, :, 1].reshape(2, 2).repeat(2, 0).repeat(2, 1) / 4) / 2
+    assert m.weights[0] == pytest.approx(over_each_other)
+    square = tuple(
+        AttentionMap(weights_of(1, n * n, n * n), m.rows, m.rows, "self", m.layer)
+        for m, n in zip(maps, (4, 2), strict=True)
+    )
+    with pytest.raises(ArgumentError, match=r"as many patches in all layers.* 2 × 2 and 4 × 4"):
+        Attention(Source(""), square).over_image(PHOTO, "1,1", mean=("heads", "layers"))
+
+
 def test_without_special_tokens_it_is_not_known_what_goes_to_them():
     patches = Axis(Tokens(patch_tokens(2, 2).texts))
-    weights = np.full((1, 4, 4), 0.2, np.float32)
-    cropped = AttentionMap(weights, patches, patches, to_special=np.array([0.2], np.float32))
+    cropped = AttentionMap(
+        np.full((1, 4, 4), 0.2, np.float32), patches, patches, to_special=np.array([0.2], np.float32)
+    )
     with pytest.raises(ArgumentError, match="expected all tokens of the image; leave out `hide_special`"):
         Attention(Source(""), (cropped,)).over_image(PHOTO, 3, grid=(2, 2))
 
 
 def test_stretched_is_more_than_a_tenth(attention):
     for width, stretched in ((30, False), (32, False), (35, True), (25, True)):
-        assert attention.over_image(np.zeros((20, width, 3), np.uint8)).stretched == stretched
-
-
-def test_uniform_is_a_share_of_the_keys_that_the_query_sees(attention):
-    assert attention.over_image(PHOTO).maps[0].uniform == 1 / 7
-    m = attention.maps[0]
-    norms = replace(m, quantity=NORM)
-    assert Attention(Source(""), (norms,)).over_image(PHOTO).maps[0].uniform is None
-    causal = hiding(replace(m, kind="masked"))
-    assert Attention(Source(""), (causal,)).over_image(PHOTO, 3).maps[0].uniform == 1 / 4
-    window = hiding(replace(m, reach=1))
-    assert Attention(Source(""), (window,)).over_image(PHOTO, "0,1").maps[0].uniform == 1 / 3
+        photo = attention.over_image(np.zeros((20, width, 3), np.uint8)).stretched
+        assert (photo is not None) == stretched
 
 
 def test_an_image_that_cannot_be_read(attention, tmp_path):

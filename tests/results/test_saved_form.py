@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mhaviz import diff
+from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -16,7 +17,7 @@ from mhaviz.views.data import document
 @pytest.fixture
 def full():
     """A map of which there is everything to say."""
-    axis = Axis(Tokens(tuple("abc"), (0,), grid=(2, 1)), np.array([0, 2, 3]))
+    axis = Axis(Tokens(tuple("abc"), (0,), images=(PatchGrid.run(2, 1, 1),)), np.array([0, 2, 3]))
     weights = np.full((1, 2, 2), 0.5, np.float32)
     summary = MapSummary((), 3, 1, 0.5)
     rare = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mhaviz.inputs.tokens import patch_tokens
 from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.panels import Panel, Scale, head_panels
 from mhaviz.results.attention import AttentionMap
@@ -33,7 +32,7 @@ class Typewriter:
 
 
 def room(**looks):
-    more = {name: looks.pop(name) for name in ("of_numbers", "of_patches", "taken") if name in looks}
+    more = {name: looks.pop(name) for name in ("of_numbers", "taken") if name in looks}
     return Room(Typewriter(), LayoutStyle(**({"dpi": 100} | looks)), **more)
 
 
@@ -63,7 +62,6 @@ KINDS = {
     "panels": panels(4, words(6), words(6)),
     "features": panels(3, words(6), Axis.numbered(64)),
     "numbers": panels(10, Axis.numbered(6), Axis.numbered(12), Scale(decimals=2)),
-    "patches": panels(12, Axis(patch_tokens(14, 14, 0)), Axis(patch_tokens(14, 14, 0))),
 }
 
 
@@ -121,10 +119,3 @@ def test_rows_of_numbers_and_of_panels_have_few_empty_places():
     assert numbers.columns * numbers.rows == 10
     narrow = solve(KINDS["panels"], room(width=3.3))
     assert (narrow.columns, narrow.rows) == (2, 2)
-
-
-def test_patches_are_squares_without_labels():
-    layout = solve(KINDS["patches"], room())
-    assert layout.queries.cell == layout.keys.cell
-    assert not layout.queries.marks
-    assert not layout.keys.marks

@@ -1,16 +1,18 @@
 """mhaviz heatmap"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mhaviz.cli.shared.appearance import MapOptions, PoolOptions, long_option, style_of
 from mhaviz.cli.shared.change_limit import span_notices
-from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.console import option_name, progress
 from mhaviz.cli.shared.delivery import Delivery
+from mhaviz.cli.shared.images import deliver_over, parse_grid, require_images, require_one_side
 from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option, read_by
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
@@ -64,6 +66,21 @@ def heatmap(
         str | None, typer.Option(metavar="WORD", help="What a word, or the token at a position, #10, looks at.")
     ] = None,
     form: As = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Draw attention over this image. Repeatable."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="WORD", help="With --image: how much its patches look at this word.")
+    ] = None,
+    grid: Annotated[
+        Any,
+        instead_option(
+            metavar="14x14[@1]",
+            parser=parse_grid,
+            help="With --image: rows and columns of its patches, and the position of the first, if it is not known.",
+        ),
+    ] = None,
     mean: Mean = None,
     by: By = None,
     without: Annotated[
@@ -85,27 +102,30 @@ def heatmap(
     mhaviz heatmap --model translation "the small black cat sees my car"
     mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
     mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
-    mhaviz heatmap --file book.txt --whole --mask causal -o book.png
+    mhaviz heatmap --model path/to/vit --image photo.png -o over.png
 
-    Rows are queries, columns are keys, and a cell is the weight that its query gives its key. Maps of more than --size
-    tokens are pooled exactly. A repeated token has its position beside it, from 0: the₂, or w12#2. Sinks are of the
-    chosen layers and heads. --help-all has --chat and --ids.
+    Rows are queries, columns are keys. Maps of more than --size tokens are pooled exactly. A repeated token has its
+    position beside it, from 0: the₂, or w12#2. --help-all has --chat and --ids.
 
     Output: a {MAP_SUFFIXES} file.
     """
     suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
-    given = given_to(model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole)
+    images = image or []
+    given = given_to(
+        model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole, images=images
+    )
     style = style_of(looks, delivery)
     spans = read_by(by)
     lacking = None if without is None else _without(without, given, by, spans, form)
     if show not in ("norms", "uniform"):
         style.require_vmax()
     require_query(query, form, head, is_mean=mean is not None)
+    _require_images(images, query, {"key": key, "grid": grid}, {"form": form, "without": without})
     from mhaviz.api.loaded import checked
 
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
-    if mean is None:
+    if mean is None and not images:
         delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     has_page = ".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None
 
@@ -123,12 +143,16 @@ def heatmap(
                 pool=long.pool,
                 size=long.size,
                 window=long.window,
-                mean=mean,
+                mean=None if images else mean,  # which maps of images have another way to
                 by=spans,
                 on_notice=None if delivery.quiet else delivery.tell,
                 on_progress=on_progress,
             )
 
+    if images:
+        over = attend(given, lambda attention: None)
+        deliver_over(over, images, query, key, delivery, style, mean, grid)
+        return
     attention = attend(given, partial(require_form, query=query, form=form, style=style))
     if lacking is not None:
         whole = maps_of(attention, query, "map")
@@ -138,6 +162,25 @@ def heatmap(
         return
     notice = quotes_notice(texts.sentences) or lines_notice(texts.file, long.whole, given.sentences)
     deliver_form(attention, query, form, delivery, style, notice)
+
+
+def _require_images(
+    images: Sequence[Path], query: str | None, over: Mapping[str, Any], of_texts: Mapping[str, Any]
+) -> None:
+    """Raise ArgumentError if options are for images or texts alone, or MhavizError if one is no image.
+
+    Args:
+        images: the images.
+        query: the query.
+        over: options for attention over an image, the key among them.
+        of_texts: options for maps of texts.
+    """
+    require_one_side(query, over["key"])
+    if not images and (alone := [option_name(name) for name, value in over.items() if value is not None]):
+        raise ArgumentError(f"{alone[0]} is for attention over an image; add --image photo.png")
+    if images and (unheeded := [option_name(name) for name, value in of_texts.items() if value is not None]):
+        raise ArgumentError(f"{unheeded[0]} is for maps of a text; leave out it or --image")
+    require_images(images)
 
 
 def _without(role: str, given: Given, by: str | None, spans: Any, form: Form | None) -> Given:

@@ -119,7 +119,7 @@ def record(
         raise ArgumentError("a rollout needs single tokens, and --pool joins them to cells; leave it out")
     options, style = recorded.parse(), style_of(looks, delivery)
     style.require_vmax()
-    images.check(needs_image=(), head=recorded.head, is_mean=mean is not None)
+    images.check(names_patches=True, head=recorded.head, is_mean=mean is not None)
     _require_form(images, style, show)
     spans = read_by(by)
     folder = Path.cwd()
@@ -161,7 +161,7 @@ def _require_form(images: ImageOptions, style: "Style", show: str) -> None:
     if show == "rollout" and images.form not in (None, "map"):
         form = f"{option_name('form')} {images.form}"
         raise ArgumentError(f"a rollout goes through all heads, and {form} is of single heads; leave out one")
-    if show == "weights" and images.image is None:
+    if show == "weights" and not images.are_over:
         require_looks(style, likely_form(images.query, images.form))
 
 
@@ -207,13 +207,13 @@ def _deliver(
         if by is not None:
             with _saving_all(maps, delivery, style):
                 maps = maps.by(by)
-        if mean is not None:
+        if mean is not None and not images.are_over:
             with _saving_all(maps, delivery, style):
-                maps = maps.mean(*mean)
-        if images.image is None and images.query is not None and delivery.paths_of_maps:
+                maps, mean = maps.mean(*mean), None
+        if not images.are_over and images.query is not None and delivery.paths_of_maps:
             with _saving_all(maps, delivery, style):
                 maps_of(maps, images.query, images.form)
-        images.deliver(maps, delivery, style)
+        images.deliver(maps, delivery, style, mean)
 
 
 @contextmanager

@@ -76,4 +76,4 @@ def show(
     attention = read(file, arrays.name, queries, keys, arrays.kind, delivery.tell)
     chosen = attention.select(head, layer)
     chosen = chosen if spans is None else chosen.by(spans)
-    images.deliver(chosen if mean is None else chosen.mean(*mean), delivery, style)
+    images.deliver(chosen, delivery, style, mean)

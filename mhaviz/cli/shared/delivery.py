@@ -131,6 +131,7 @@ class Delivery:
         made: Callable[[], object],
         style: "Style",
         notice: str | None = None,
+        has_page: bool = False,
     ) -> None:
         """Save maps to the files that have maps; then deliver what is made of them, to the other files.
 
@@ -141,8 +142,9 @@ class Delivery:
             what: what they are, "the maps without the image".
             made: returns what is made of them.
             style, notice: as in ``deliver``.
+            has_page: whether pages for the browser show what is made of the maps, and not the maps.
         """
-        if of_maps := self.paths_of_maps:
+        if of_maps := [path for path in self.paths_of_maps if not (has_page and path.suffix.lower() == ".html")]:
             replace(self, output=of_maps, quiet=True, json=False).deliver(maps(), style)
         with self.besides(of_maps, f", {what}") as others:
             others.deliver(made(), style, notice)

@@ -186,8 +186,7 @@ class AnyModelOptions(ModelOptions):
         weights_option(
             metavar="FILE|FILE#TENSOR",
             parser=_input,
-            help="File with one input or several, (length, d_model), which SENTENCE labels. Tensors query and key: "
-            "source-target attention.",
+            help="File of inputs, (length, d_model), which SENTENCE labels; query and key: source-target attention.",
         ),
     ] = None
 

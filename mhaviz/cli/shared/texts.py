@@ -1,5 +1,6 @@
 """Options for what a model reads: sentences from arguments, a file or standard input, or a pair, a chat or ids."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,17 +12,20 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import ModelOptions
+from mhaviz.cli.shared.models import ModelOptions, split_model
 from mhaviz.cli.shared.parsing import parsed
-from mhaviz.errors import ArgumentError, MhavizError, quoted
+from mhaviz.errors import ArgumentError, MhavizError, is_accepted, quoted
 from mhaviz.files.errors import STANDARD_INPUT, name_of
 from mhaviz.files.texts import read_json, read_lines, read_text, stream_lines
 from mhaviz.inputs.given import Given, Message, require_messages
 from mhaviz.inputs.tokens import Sentence
 from mhaviz.layer.tokens import tokenize
 from mhaviz.models.load import RANDOM
-from mhaviz.models.transformers.folder import is_file
+from mhaviz.models.transformers.folder import has_image_processor, is_file, is_folder, without_processor
 from mhaviz.pages.registry import RESULT_SUFFIXES
+from mhaviz.training import TRANSLATION
+
+_PHOTOS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
 _MANY = 20  # sentences of a file up to which no notice explains --whole
 
@@ -123,6 +127,7 @@ def given_to(
     generate: int = 0,
     whole: bool = False,
     has_example: bool = False,
+    images: Sequence[Path] = (),
 ) -> Given:
     """Check that results can be written, then return everything that a model reads.
 
@@ -134,18 +139,40 @@ def given_to(
         generate: number of tokens that a decoder writes.
         whole: read all of a file as one text.
         has_example: without a sentence, a layer with random weights reads the worked example.
+        images: images, beside which there may be no sentence.
 
     Raises:
         ArgumentError: there is no sentence, or several where one is expected; as ``Delivery.check``.
         MhavizError: a file cannot be read; as ``Delivery.check``.
     """
-    delivery.check([*model.files, *([given.file] if given.file else []), *instead.files], suffixes)
+    files = [*([given.file] if given.file else []), *instead.files, *images]
+    delivery.check([*model.files, *files], suffixes)
+    require_no_photo(given.sentences or (), model)
 
-    read = Given(tuple(read_sentences(given, whole)), target, generate=generate, **instead.read())
+    read = Given(
+        tuple(read_sentences(given, whole)), target, generate=generate, image=tuple(images) or None, **instead.read()
+    )
     is_example = has_example and model.model == RANDOM and target is None
-    if not (model.options.get("input") or is_example or read.instead):
+    if not (model.options.get("input") or is_example or read.instead or images):
         require_some(read.sentences, has_file=isinstance(given, Several))
     return read
+
+
+def require_no_photo(sentences: Sequence[str], model: ModelOptions) -> None:
+    """Raise ArgumentError if a sentence is the name of an image, which is given by another option."""
+    photo = next((one for one in sentences if Path(one).suffix.lower() in _PHOTOS and is_file(one)), None)
+    if photo is None:
+        return
+    name, _ = split_model(model.model)
+    if is_folder(name) and is_file(os.path.join(name, "config.json")) and not has_image_processor(Path(name)):  # noqa: PTH118
+        raise without_processor(name, Path(name), photo)
+    if not is_accepted("image"):
+        advice = f"mhaviz heatmap --image {photo} draws attention over it"
+    elif name in (RANDOM, TRANSLATION):
+        advice = f"to draw attention over it, use --model FOLDER --image {photo}, with a folder of transformers"
+    else:
+        advice = f"to draw attention over it, use --image {photo}"
+    raise ArgumentError(f"{photo} is an image, and no sentence; {advice}")
 
 
 def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[str]:
@@ -208,6 +235,7 @@ def require_some(sentences: Sequence[object], has_file: bool = True) -> None:
     """Raise ArgumentError if there is no sentence."""
     if not sentences:
         more = ", --file sentences.txt" if has_file else ""
+        more += ", --image photo.png for a model of images" if is_accepted("image") else ""
         raise ArgumentError(f"no sentence: give one in quotes{more}, or - for standard input")
 
 

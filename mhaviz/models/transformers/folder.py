@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted, shortened
+from mhaviz.errors import ArgumentError, MhavizError, ProgramError, as_one_line, parameter, quoted, shortened
 from mhaviz.files.errors import reading, require_regular
 from mhaviz.files.texts import parse_json, read_text
 from mhaviz.memory import OF_TEXT, free_main_memory, shortage
@@ -14,6 +14,12 @@ from mhaviz.memory import OF_TEXT, free_main_memory, shortage
 _WEIGHTS = "*.safetensors"
 _WANTED = ("*.json", _WEIGHTS, "*.model", "*.txt", "*.tiktoken", "*.spm", "bpe.codes", "*.tokenizer")
 _TEMPLATES = "additional_chat_templates"
+_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+_OF_IMAGES = frozenset({"image_processor_type", "image_processor", "image_mean"})
+"""Fields by one of which a file of a processor is about images, not about sound."""
+
+_MOST_SIDE = 2**13  # pixels of a model's image
+
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
@@ -85,6 +91,70 @@ def read_fields(folder: Path, name: str) -> dict[str, Any]:
     if weights is not None and not str(weights).endswith((".safetensors", ".safetensors.index.json")):
         raise MhavizError(f"{name}: expected safetensors as its transformers_weights, got {quoted(weights)}; remove it")
     return fields
+
+
+def has_image_processor(folder: Path) -> bool:
+    """Return whether a folder says how an image becomes pixels for its model."""
+    for name in _PROCESSORS:
+        try:
+            fields = parse_json(read_text(folder / name))
+        except (MhavizError, ValueError, RecursionError):
+            continue
+        if isinstance(fields, dict) and not _OF_IMAGES.isdisjoint(fields):
+            return True
+    return False
+
+
+def image_program(name: str, folder: Path, photo: str = "photo.png", text: str | None = None) -> str:
+    """Return a program of six lines that runs a model on a photo, for ``mhaviz record --image``.
+
+    Args:
+        name: name of the model, as the user gave it.
+        folder: its folder, with the size of its images in its config.json; else it is 224.
+        photo: file of the photo.
+        text: a text that the model reads beside the photo; None: it reads the photo alone.
+    """
+    named = f"transformers.{{}}.from_pretrained({name!a})"
+    if text is not None:
+        return "\n".join(
+            (
+                "import PIL.Image, torch, transformers",
+                f"processor = {named.format('AutoProcessor')}",
+                f"model = {named.format('AutoModel')}.eval()",
+                f'inputs = processor(images=PIL.Image.open({photo!a}).convert("RGB"), text={text!a},',
+                '                   return_tensors="pt")  # the text may have to hold the image token, such as <image>',
+                "with torch.no_grad(): model(**inputs)",
+            )
+        )
+    side = _image_side(read_fields(folder, name))
+    return "\n".join(
+        (
+            "import numpy, PIL.Image, torch, transformers",
+            f"model = {named.format('AutoModel')}.eval()",
+            f'photo = PIL.Image.open({photo!a}).convert("RGB").resize(({side}, {side}))',
+            "pixels = torch.tensor(numpy.array(photo)).permute(2, 0, 1)[None] / 255",
+            "pixels = (pixels - 0.5) / 0.5  # mean and standard deviation of its training",
+            "with torch.no_grad(): model(pixel_values=pixels)",
+        )
+    )
+
+
+def without_processor(name: str, folder: Path, photo: str = "photo.png") -> ProgramError:
+    """Return the error for a folder without an image processor, with a program that does without."""
+    return ProgramError(
+        f"{name} has no image processor (preprocessor_config.json), which says how a photo becomes pixels; save these "
+        f"lines as look.py, with the numbers of its training, and run mhaviz record --image {photo} look.py:",
+        image_program(name, folder, photo),
+    )
+
+
+def _image_side(fields: dict[str, Any]) -> int:
+    """Return the width of a model's images, by the fields of its config.json; 224 where it is not known."""
+    vision = fields.get("vision_config")
+    for part in (fields, vision if isinstance(vision, dict) else {}):
+        if isinstance(side := part.get("image_size"), int) and 0 < side <= _MOST_SIDE:
+            return side
+    return 224
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -27,7 +27,7 @@ from mhaviz.attention.model import Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers import sharing, sizes
-from mhaviz.models.transformers.folder import find_folder, read_fields, weight_files
+from mhaviz.models.transformers.folder import find_folder, has_image_processor, read_fields, weight_files
 from mhaviz.models.transformers.growth import require_sound_steps
 from mhaviz.models.transformers.silence import quiet, silence
 from mhaviz.models.transformers.spread import Spread, input_device, lies_on_disk, require_fit, where_it_lies
@@ -49,7 +49,7 @@ class Loaded:
     Attributes:
         name: name of the model, as the user gave it.
         model: the model, on its device.
-        tokenizer: its tokenizer.
+        tokenizer: its tokenizer; there is none of an ``ImageModel`` that reads images alone.
         by_interface: whether its attention calls transformers' ``AttentionInterface``, which shows queries, keys and
             values; if not, the functions of PyTorch that it calls are recorded.
         attention: the attention function to run with, for ``attn_implementation``; None: the model's own.
@@ -60,6 +60,7 @@ class Loaded:
         processes: number of processes that share the model.
         shared: modules whose heads are split among the processes.
         is_top_random: whether its language modelling head is random, as the files hold no weights for it.
+        folder: its folder; None: it was in memory.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Loaded:
     processes: int = 1
     shared: frozenset[nn.Module] = frozenset()
     is_top_random: bool = False
+    folder: Path | None = None
 
     @property
     def type(self) -> str:
@@ -90,15 +92,20 @@ class Loaded:
         """Devices of the model in words: "cpu", "cuda:0, cpu and disk", "cpu, 2 processes"."""
         return where_it_lies(self.model) + (f", {self.processes} processes" if self.processes > 1 else "")
 
+    @property
+    def reads_images_alone(self) -> bool:
+        """Whether it has no tokenizer, as it reads images and no text."""
+        return self.tokenizer is None
+
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Context in which the model runs, in eval mode and with ``attention``.
+    def running(self, on_images: bool = False) -> Iterator[None]:
+        """Context in which the model runs, in eval mode and with ``attention``; ``on_images``: not on text alone.
 
         All errors that transformers raises become one line, as the files may hold anything. Afterwards the model is as
         before, as it may be in use elsewhere. This includes BigBird's switch to full attention for a short text, which
         would stay for later texts.
         """
-        reads_text = type(self.model).input_modalities in ("text", ("text",), ["text"])
+        reads_text = on_images or type(self.model).input_modalities in ("text", ("text",), ["text"])
         what, advice = f"{self.name} ({self.type}) cannot be run" + " on text alone" * (not reads_text), ""
         if lies_on_disk(self.model):  # accelerate loads a layer's own weights, but not those it reads from another
             advice = f"some models cannot run from the disk; give it more memory by {parameter('max_memory')}"
@@ -176,7 +183,7 @@ def load_checkpoint(
     Args:
         name: folder or hub id of the model; see ``find_folder``.
         device: device to run on.
-        dtype: type of its numbers; see ``DTYPES``.
+        dtype: type of its numbers; see ``DTYPES``. "auto" is float32 for a model that reads images alone.
         predicts: whether to load a head that predicts next or masked tokens, if the files have one.
         folder: folder of the model, if already found.
         spread: plan for several devices; None: all of the model is on ``device``.
@@ -196,10 +203,14 @@ def load_checkpoint(
         sizes.require_fields(fields, there, name)
         config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **_FROM_FILES)
         config.return_dict = True  # transformers' own modules read it
-        tokenizer = _tokenizer(folder, name)
         usual = usual_class(config, name)
+        tokenizer = None if _reads_images_alone(usual, folder) else _tokenizer(folder, name)
+        if tokenizer is None and dtype == "auto":
+            dtype = "float32"
         kind = (predicting_class(config) or usual) if predicts else usual
-        attention = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
+        attention: str | None = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
+        if tokenizer is None:  # of a backbone of another kind, such as a ResNet's, which may support neither
+            attention = None
         there = replace(there, is_packed=_is_quantised(config, name))
         needed = there.bytes_of(sizes.require_model(kind, config, attention, there, name), config.dtype, dtype)
     require_fit(name, needed // processes, device, spread, on_notice)
@@ -214,13 +225,20 @@ def load_checkpoint(
         return Loaded(
             name,
             nn.Module.eval(model),
-            tokenizer,
+            tokenizer,  # type: ignore[arg-type]  # see ``Loaded``
             bool(type(model)._can_set_attn_implementation()),
             remarks=tuple(_ignored_code(model, tokenizer)),
             processes=processes,
             shared=sharing.shared_attentions(model) if processes > 1 else frozenset(),
             is_top_random=any("lm_head" in key.split(".") for key in missing),
+            folder=folder,
         )
+
+
+def _reads_images_alone(kind: type[PreTrainedModel], folder: Path) -> bool:
+    """Return whether a model reads images and no text, or its folder has an image processor and no tokenizer."""
+    has_tokenizer = any(folder.glob("*tokenizer*")) or any(folder.glob("vocab.*"))
+    return kind.main_input_name == "pixel_values" or (has_image_processor(folder) and not has_tokenizer)
 
 
 def text_config(config: PreTrainedConfig, decoder: bool | None = None) -> PreTrainedConfig:
@@ -251,13 +269,13 @@ def _tokenizer(folder: Path, name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+def _ignored_code(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
     """Return remarks on a folder's own code for its model and its tokenizer, which is not run."""
     remarks = []
     if any(name.startswith(("AutoConfig", "AutoModel")) for name in getattr(model.config, "auto_map", None) or ()):
         kind = type(model).__name__
         remarks.append(f"the folder's own code for its model is not run: what is shown is transformers' {kind}")
-    if tokenizer.init_kwargs.get("auto_map"):
+    if tokenizer is not None and tokenizer.init_kwargs.get("auto_map"):
         kind = type(tokenizer).__name__
         remarks.append(f"the folder's own code for its tokenizer is not run: transformers' {kind} reads")
     return remarks

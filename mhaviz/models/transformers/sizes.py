@@ -87,15 +87,15 @@ def require_fields(fields: Mapping[str, object], sizes: FileSizes, name: str) ->
 
 
 def require_model(
-    kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str, sizes: FileSizes, name: str
+    kind: type[PreTrainedModel], config: PreTrainedConfig, attention: str | None, sizes: FileSizes, name: str
 ) -> int:
     """Build the model on the meta device, and return the number of its parameters.
 
     Args:
         kind: class of the model.
         config: its configuration.
-        attention: the attention implementation to build with, as the configuration may ask for one that is not
-            installed.
+        attention: the attention implementation to build with; None: the usual one. The configuration may ask for one
+            that is not installed.
         sizes: sizes of its weight files.
         name: name of the model, for errors.
 

@@ -67,6 +67,8 @@ class Texts:
                 the texts or the model; a pair or a chat for which the tokenizer has no template; unknown ids.
             MhavizError: a chat template that cannot be run.
         """
+        if given.image is not None:
+            raise ArgumentError(f"{parameter('image')} is for weights, which heatmap and attend give; leave it out")
         if not given.instead:
             require_one_target(given.sentences, given.target)
         if given.target is not None and not self.loaded.has_encoder:

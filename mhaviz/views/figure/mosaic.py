@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mhaviz.pages.labels import every
 from mhaviz.pages.panels import CROSS, SINK_SCALE, Panel
-from mhaviz.views.colours import colours, needs_dark_text, over_image
+from mhaviz.views.colours import colours, needs_dark_text
 from mhaviz.views.figure.artists import Cells
 from mhaviz.views.figure.measuring import fit_text, text_width
 from mhaviz.views.figure.sheet import ACCENT, FAINT, INK, QUIET, SECOND, Sheet
@@ -33,12 +33,7 @@ def draw_mosaic(sheet: Sheet, x: float, y: float, layout: Layout, panels: Sequen
         hidden = np.isnan(pooled.values)
         alike.setdefault(hidden.tobytes(), (hidden, []))[1].append((left, top))
         box = left + begin, top, layout.tile_width - begin, layout.tile_height
-        if panel.image is None:
-            image = sheet.image(*box, pooled.values[:, n_apart:], panel.scale, Cells)
-        else:
-            pixels = (round(inches * sheet.pixels) for inches in (layout.tile_height, layout.tile_width))
-            image = sheet.image(*box, over_image(pooled, *pixels))
-        image.set_label(panel.title)
+        sheet.image(*box, pooled.values[:, n_apart:], panel.scale, Cells).set_label(panel.title)
         if n_apart:
             box = left, top, begin - layout.keys.apart_gap, layout.tile_height
             sheet.image(*box, pooled.values[:, :n_apart], SINK_SCALE, Cells).set_label(f"sinks of {panel.title}")

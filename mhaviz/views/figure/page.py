@@ -26,7 +26,6 @@ from mhaviz.views.figure.heads import (
 )
 from mhaviz.views.figure.part import Part, Place
 from mhaviz.views.figure.parts import ROUNDING, Measuring, pooled_cells
-from mhaviz.views.figure.patches import with_plain
 from mhaviz.views.figure.rooms import pages_in_room
 from mhaviz.views.figure.sheet import (
     PAGE_LIMIT,
@@ -57,6 +56,7 @@ _OF_SLIDES = 20.0, 18.0, 16.0, 14.0, 12.0, 11.0  # font sizes in points, the lar
 _OF_MORE_SLIDES, _MOST_SLIDES = (10.0, 9.0), 2  # sizes of letters that are worth more slides; times the usual number
 _SQUEEZED = 0.6, 0.7, 0.8, 0.9  # shares of usual heights, of which the largest with room is taken
 _TIGHTEST = 0.5  # share where none has room: with it, some cells are narrower, and their labels may need more room
+_STEPS = 4  # sizes of photos that are told apart, of which the largest is twice the smallest
 _LEAST_OF_HEADS, _HAIR = 1.0, 0.02  # inches: least of the heads of a page, down; and that matter to nobody
 _LEAST_WIDTH, _LEAST_BESIDE_PANELS = 6.5, 5.0  # least inches of a sheet without pictures, and with small ones
 
@@ -70,7 +70,7 @@ class _Laid:
     """A page that has been laid out.
 
     Attributes:
-        page: the page, with the tiles that are drawn twice.
+        page: the page.
         plan: its layout, in inches before it is enlarged by ``zoom``.
         scales, fonts, style: what it is drawn with.
         zoom: chosen font size / usual font size.
@@ -101,6 +101,9 @@ class _Laid:
         parts = [part for part, *_ in self.plan.places]
         others = sum(part.is_picture and not part.pictures for part in parts)
         lacks = Counter(broken_rows=not self.are_abreast, left_out=len(self.plan.notices), pieces=others)
+        for part in parts:
+            if part.photo_size:
+                lacks["photos"] -= round(_STEPS * math.log2(part.photo_size * self.zoom))
         for one in _pictures(parts):
             n_tiles, sides = len(one.panels), ((one.rows, one.layout.queries), (one.columns, one.layout.keys))
             lacks["pieces"] += not one.block.maps  # each head is a picture by itself
@@ -202,7 +205,6 @@ def _lay_out(page: Page, style: Style, scales: Scales | None = None) -> _Laid:
     elif page.fits_paper and width is None:
         given["width"], most = (inches / zoom for inches in _PAPER)
     layout = LayoutStyle(**given, is_least=most is not None and style.room is None, heads_height=most)
-    page = with_plain(page, layout.is_narrow)
     scales = resolve(page, {}, layout) if scales is None else scales.of_sheet(page.blocks)
     fonts = Fonts.covering([*_texts(page), layout.title or "", page.footnote, page.reading(Drawn())])
     last = max((max(block.rows.end, block.columns.end) for block in matrices(page.blocks)), default=0)

@@ -58,6 +58,11 @@ class Part:
         """Height of the heads of maps that it is."""
         return 0.0
 
+    @property
+    def photo_size(self) -> float:
+        """Width of a photo in it; 0: it has none."""
+        return 0.0
+
     def titles(self, room: float) -> Iterator[tuple[Title | str, float]]:
         """Yield the titles of its pictures, each with the width that it has."""
         yield from ()

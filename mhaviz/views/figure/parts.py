@@ -28,6 +28,7 @@ from mhaviz.pages.blocks import (
     leaves,
     matrices,
 )
+from mhaviz.pages.overlays import Overlays
 from mhaviz.pages.panels import Scale
 from mhaviz.views.figure.bars import BarsPart
 from mhaviz.views.figure.colour_bar import scale_width
@@ -40,6 +41,7 @@ from mhaviz.views.figure.heads import MosaicPart, decide_heads, decide_panels, n
 from mhaviz.views.figure.lines import decide_lines
 from mhaviz.views.figure.overview import overview
 from mhaviz.views.figure.part import Part
+from mhaviz.views.figure.patches import OverlayPart
 from mhaviz.views.figure.shaded import ShadedPart
 from mhaviz.views.figure.span_grid import SpanGridPart
 from mhaviz.views.figure.table import MeasuredTable, measure_table
@@ -74,7 +76,6 @@ class Measuring:
         self, page: Page, scales: Scales, fonts: Fonts, style: LayoutStyle, whole: "Measuring | None" = None
     ) -> None:
         blocks, of_heads = matrices(page.blocks), heads(page.blocks)
-        of_patches = sum(block.are_patches for block in page.blocks)
         self._page, self._scales, self._fonts, self._style = page, scales, fonts, style
         self._tables: dict[tuple[int, bool], tuple[Table, MeasuredTable]] = whole._tables if whole else {}
         self._room = Room(
@@ -82,7 +83,6 @@ class Measuring:
             style,
             stacked=len(of_heads),
             text_length=number_length(of_heads, scales),
-            of_patches=max(of_patches, 1),
             of_numbers=[len(block.panels) for block in blocks if block.are_numbers],
         )
         mosaics = self._aligned(of_heads)
@@ -172,6 +172,10 @@ class Measuring:
     @part.register
     def _(self, block: SpanGrid, room: Room) -> Part:
         return SpanGridPart(replace(block, scale=self._scales.drawn[block.scale]), self._fonts)
+
+    @part.register
+    def _(self, block: Overlays, room: Room) -> Part:
+        return OverlayPart(block, self._scales.drawn[block.scale], self._fonts, self._style)
 
     @part.register
     def _(self, block: Bars, room: Room) -> Part:

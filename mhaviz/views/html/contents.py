@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz._version import __version__
-from mhaviz.errors import MhavizError, counted
+from mhaviz.errors import MhavizError, counted, parameter
+from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, Text, heads, leaves
@@ -28,6 +29,7 @@ from mhaviz.pages.head_statistics import (
     measure_scales,
 )
 from mhaviz.pages.head_statistics import title as averages_title
+from mhaviz.pages.image import SCALE, image_page
 from mhaviz.pages.labels import bare, count_text, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.pooling import pool_map
@@ -41,6 +43,7 @@ from mhaviz.results.axis import Axis
 from mhaviz.results.corpus_difference import CorpusDifference
 from mhaviz.results.difference import Difference
 from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.image import ImageAttention
 from mhaviz.results.module_names import calls_text, common_name
 from mhaviz.results.queries_and_keys import QueriesAndKeys
 from mhaviz.results.report import Report
@@ -48,6 +51,7 @@ from mhaviz.results.result import Source
 from mhaviz.views.colours import at_night, palette, sink_at_night
 from mhaviz.views.html.codes import Chunks, Reference
 from mhaviz.views.html.numbers import numbers_of_map
+from mhaviz.views.html.photos import photo_address
 from mhaviz.views.html.size import MapBytes, PageSize, needs_codes
 from mhaviz.views.ink import diverging_at_night, ink_at_night
 from mhaviz.views.scales import DrawnCells, Scales, resolve_maps
@@ -191,6 +195,37 @@ def _(result: HeadStatistics, style: Style, order: Order = USUAL_ORDER) -> Conte
     if result.examples is not None:
         examples = result.examples.with_sinks().maps
     return _contents([[("weights", m)] for m in examples], style, about, entry_of(result).formats)
+
+
+@contents_of.register
+def _(result: ImageAttention, style: Style) -> Contents:
+    if not result.sources:
+        raise MhavizError(
+            f"expected layers with the same patches for a page for the browser, got a mean of others; leave out "
+            f"{parameter('mean')}, or save .png or .json"
+        )
+    page = image_page(result)
+    maps, asked = zip(*result.sources, strict=True)
+    scale, ends = SCALE, SCALE.ends
+    name = result.query or {"after": "the tokens after the image"}.get(result.kind, "all queries")
+    images = {
+        "photos": [photo_address(photo) for photo in result.photos],
+        "numbers": list(result.numbers),
+        "ofKey": result.is_key,
+        "asked": [list(places) for places in asked],
+        "name": cut(harmless(name), _LABEL),
+        "scale": {"low": scale.low, "high": scale.high, "ends": ends, "ratios": True, "signed": False}
+        | {"name": scale.name, "isOfPatches": True},
+    }
+    about = {
+        "title": cut(harmless(style.title or str(page.title)), _TITLE),
+        "reading": harmless(page.reading(Drawn())),
+        "footnote": harmless(result.source.footnote),
+        "images": images,
+    }
+    contents = _contents([[("weights", m)] for m in maps], style, about, entry_of(result).formats)
+    contents.document["palettes"]["patches"] = _palettes(SCALE.colormap)
+    return contents
 
 
 @contents_of.register
@@ -421,6 +456,7 @@ class _Writer:
                     "special": list(tokens.special),
                     "unnamed": unnamed_text(tokens),
                     "positions": self._positions,
+                    **({"images": [_described(image) for image in tokens.images]} if tokens.images else {}),
                 }
             )
         edges = None if axis.cells is None else axis.edges.tolist()
@@ -451,6 +487,19 @@ class _Writer:
             self.chunks.bits if kept.bias.form == "visible" else self.chunks.floats
         )
         return add(chunk, kept.bias.values)
+
+
+def _described(image: PatchGrid) -> dict[str, Any]:
+    name, box = cut(harmless(image.name), _LABEL), list(map(float, image.box))
+    places = list(map(int, image.places))
+    return {
+        "rows": image.rows,
+        "columns": image.columns,
+        "places": places,
+        "name": name,
+        "image": image.image,
+        "box": box,
+    }
 
 
 def _families(maps: Sequence[AttentionMap]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from rich.style import Style as RichStyle
 
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Panel, Scale
-from mhaviz.views.colours import needs_dark_text, over_image, palette, places
+from mhaviz.views.colours import needs_dark_text, palette, places
 from mhaviz.views.lab import to_lab
 
 Colours = Literal["256", "truecolor"]
@@ -123,10 +123,6 @@ class Cells:
             self._ground = terminal_colours(panel.scale.colormap, colours)
             self._text = text_colours(panel.scale.colormap, colours)
             self._places = places(panel.values, panel.scale).tolist()
-            if panel.image is not None and colours == "truecolor":
-                over = over_image(panel, *panel.values.shape).reshape(-1, 3)
-                self._ground = tuple(Color.from_rgb(*rgb) for rgb in over.tolist())
-                self._places = np.arange(panel.values.size).reshape(panel.values.shape).tolist()
             # rich keeps the codes of a style, for one kind of terminal, in the object: equal colours share one.
             self._style = cache(RichStyle.from_color)
 

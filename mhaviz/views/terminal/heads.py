@@ -232,7 +232,7 @@ def more_text(left_out: str) -> Text:
 
 def leaves_out(block: Block) -> bool:
     """Return whether panels that have no room are left out; of other blocks, all are shown, with numbers."""
-    return block.are_numbers or block.are_patches
+    return block.are_numbers
 
 
 def panels_grid(

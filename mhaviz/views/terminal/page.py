@@ -24,12 +24,14 @@ from mhaviz.pages.blocks import (
 )
 from mhaviz.pages.labels import harmless, visible
 from mhaviz.pages.map_words import sinks_texts
+from mhaviz.pages.overlays import Overlays
 from mhaviz.views.scales import Scales, resolve
 from mhaviz.views.style import Style
 from mhaviz.views.terminal.cells import HIDDEN
 from mhaviz.views.terminal.grid import BOLD, DIM, Abilities
 from mhaviz.views.terminal.heads import HeadsView, leaves_out, more_text, panels_grid, panels_lines, title_lines
 from mhaviz.views.terminal.lines import links_lines
+from mhaviz.views.terminal.overlays import overlays_lines
 from mhaviz.views.terminal.shaded import shaded_lines
 from mhaviz.views.terminal.span_grid import span_grid_lines
 from mhaviz.views.terminal.tables import side_by_side, table_lines
@@ -66,6 +68,12 @@ def _(block: Text, terminal: _Terminal) -> RenderResult:
 def _(block: SpanGrid, terminal: _Terminal) -> RenderResult:
     block = replace(block, scale=terminal.scales.drawn[block.scale])
     return span_grid_lines(block, terminal.abilities, terminal.options.max_width)
+
+
+@_lines.register
+def _(block: Overlays, terminal: _Terminal) -> RenderResult:
+    block = replace(block, scale=terminal.scales.drawn[block.scale])
+    return overlays_lines(block, terminal.abilities, terminal.options.max_width)
 
 
 @_lines.register

@@ -20,7 +20,6 @@ class Room:
         text_length: characters of the longest number in a cell of heads.
         like: layouts of other heads to align with: with the same size of cells, columns and room for labels.
         in_line: number of matrices side by side in a grid, whose axes are drawn to one measure; 0: not in a grid.
-        of_patches: number of blocks of image patches that share the height of the page.
         of_numbers: numbers of panels of all blocks of numbers, which have the same number of columns.
     """
 
@@ -31,5 +30,4 @@ class Room:
     text_length: int = 4
     like: Sequence[Layout] = ()
     in_line: int = 0
-    of_patches: int = 1
     of_numbers: Sequence[int] = ()

@@ -6,7 +6,6 @@ from mhaviz.views.tiles.layout import Layout
 from mhaviz.views.tiles.numbers import numbers_layout
 from mhaviz.views.tiles.overview import is_overview, overview_layout
 from mhaviz.views.tiles.panels import panels_layout
-from mhaviz.views.tiles.patches import patches_layout
 from mhaviz.views.tiles.room import Room
 
 
@@ -21,4 +20,4 @@ def solve(block: Matrices, room: Room) -> Layout:
         return (overview_layout if is_overview(block, room.style) else heads_layout)(block, room)
     if block.are_numbers:
         return numbers_layout(block, room)
-    return (patches_layout if block.are_patches else panels_layout)(block, room)
+    return panels_layout(block, room)

@@ -56,7 +56,7 @@ def record(name):
         ),
         "map": lambda: attend(RandomLayer(16, 1, causal=True), [LONG]),
         "image": lambda: attend(RandomLayer(16, 1), ["a b c d e"]).over_image(
-            np.zeros((8, 8, 3), np.uint8), grid=(2, 2)
+            np.zeros((8, 8, 3), np.uint8), grid=(2, 2, 1)
         ),
     }[name]()
 

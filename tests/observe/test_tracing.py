@@ -1,0 +1,162 @@
+"""Patches of images are followed through whatever moves them, and named only where they are that.
+
+The oracle is in the numbers: each pixel holds the number of its patch, the first convolution leaves it as it is, and so
+a tensor that only moved functions have touched says by its values which patches its rows are.
+"""
+
+import math
+import random
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+import mhaviz
+
+ROWS, COLUMNS, CELL, FEATURES = 4, 6, 4, 5
+NAMES = tuple(f"{row},{column}" for row in range(ROWS) for column in range(COLUMNS))
+IMAGE = (
+    torch.arange(ROWS * COLUMNS).view(ROWS, 1, COLUMNS, 1).expand(ROWS, CELL, COLUMNS, CELL).flatten(2).flatten(0, 1)
+)
+IMAGE = IMAGE.float()[None, None].expand(1, 3, -1, -1) + 1.0
+
+
+class Numbered(nn.Module):
+    """Attends to patches, each of whose features is its number plus 1, after ``move`` has moved them.
+
+    ``move`` takes (batch, rows, columns, features), and returns (batch, tokens, features).
+    """
+
+    def __init__(self, move, attend="fused"):
+        super().__init__()
+        self.patches, self.move, self.attend = nn.Conv2d(3, FEATURES, CELL, CELL, bias=False), move, attend
+        nn.init.constant_(self.patches.weight, 1 / (3 * CELL * CELL))
+        self.moved = None
+
+    def forward(self, image):
+        x = self.moved = self.move(self.patches(image).permute(0, 2, 3, 1))
+        if self.attend == "fused":
+            return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])
+        return (x @ x.mT / math.sqrt(FEATURES)).softmax(-1) @ x
+
+
+def recorded(move, attend="fused", image=IMAGE):
+    """The tokens that are named of the first example, and which patches their numbers say that they are: −1: none."""
+    net = Numbered(move, attend)
+    with mhaviz.record(net, examples="all") as recording, torch.no_grad():
+        net(image)
+    numbers = net.moved
+    maps = [one for m in recording.attention.maps for one in (m.windows or (m,))]
+    found = []
+    for m, x in zip(maps, numbers, strict=True):
+        known = {place: (grid, i) for grid in m.columns.tokens.images for i, place in enumerate(grid.places)}
+        for place, row in enumerate(x):
+            code = round(float(row[0])) - 1 if bool((row - row[0].round()).abs().max() < 1e-3) else -1
+            if place in known:
+                grid, i = known[place]
+                assert grid.shape == (ROWS, COLUMNS)
+                found.append((i, code))
+            else:
+                found.append((None, code))
+            assert m.keys[place] in (NAMES[known[place][1]],) if place in known else m.keys[place] not in NAMES
+    return found
+
+
+MOVES = {
+    "flat": lambda x: x.flatten(1, 2),
+    "columns first": lambda x: x.transpose(1, 2).flatten(1, 2),
+    "rolled": lambda x: x.roll((1, 2), (1, 2)).flatten(1, 2),
+    "flipped": lambda x: x.flip(2).flatten(1, 2),
+    "windows": lambda x: x.view(1, 2, 2, 3, 2, FEATURES).transpose(2, 3).reshape(6, 4, FEATURES),
+    "shifted windows": lambda x: (
+        x.roll((-1, -1), (1, 2)).view(1, 2, 2, 3, 2, FEATURES).transpose(2, 3).reshape(6, 4, FEATURES)
+    ),
+    "shuffled": lambda x: x.flatten(1, 2)[:, torch.randperm(24, generator=torch.Generator().manual_seed(0))],
+    "masked out": lambda x: x.flatten(1, 2)[:, torch.arange(24) % 3 > 0],
+    "gathered": lambda x: x.flatten(1, 2).gather(1, torch.arange(23, -1, -2)[None, :, None].expand(1, 12, FEATURES)),
+    "with a class token": lambda x: torch.cat([torch.zeros(1, 1, FEATURES), x.flatten(1, 2)], 1),
+    "between words": lambda x: torch.zeros(1, 30, FEATURES).masked_scatter(
+        ((torch.arange(30) > 2) & (torch.arange(30) < 27))[None, :, None].expand(1, 30, FEATURES), x
+    ),
+    "put by a mask": lambda x: put(x, lambda text, y: text.__setitem__((0, torch.arange(30) > 5), y)),
+    "put by an index": lambda x: put(x, lambda text, y: text.index_copy_(1, torch.arange(24) + 3, y[None])),
+    "copied into a slice": lambda x: put(x, lambda text, y: text[0, 2:26].copy_(y)),
+    "chosen by where": lambda x: torch.where(
+        (torch.arange(24) % 2 == 0)[None, :, None], x.flatten(1, 2), torch.zeros(1, 24, FEATURES)
+    ),
+    "padded and cut": lambda x: F.pad(x, (0, 0, 1, 0, 0, 1))[:, 1:, :-1].flatten(1, 2),
+    "split and stacked": lambda x: torch.stack(x.unbind(1)[::-1], 1).flatten(1, 2),
+    "upsampled": lambda x: F.interpolate(x.permute(0, 3, 1, 2), scale_factor=1).permute(0, 2, 3, 1).flatten(1, 2),
+    "added to": lambda x: (x + torch.zeros(1, ROWS, COLUMNS, FEATURES)).flatten(1, 2),
+}
+
+
+def put(x, write):
+    text = torch.zeros(1, 30, FEATURES)
+    write(text, x.reshape(24, FEATURES))
+    return text
+
+
+@pytest.mark.parametrize("attend", ["fused", "by hand"])
+@pytest.mark.parametrize("name", MOVES)
+def test_patches_are_named_wherever_they_are_moved(name, attend):
+    found = recorded(MOVES[name], attend)
+    assert all(number == code if code >= 0 else number is None for number, code in found), found
+    assert any(number is not None for number, _ in found)
+
+
+MIXES = {
+    "frequencies": lambda x: torch.fft.fft2(x.flatten(1, 2)).real,
+    "running sums": lambda x: x.flatten(1, 2).cumsum(1),
+    "means of all": lambda x: x.flatten(1, 2).mean(1, keepdim=True).expand(1, 24, FEATURES),
+    "a mixing matrix": lambda x: torch.randn(24, 24) @ x.flatten(1, 2),
+    "sorted": lambda x: x.flatten(1, 2).sort(1, descending=True).values,
+    "sums with others": lambda x: x.flatten(1, 2) + x.flip(1).flatten(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_what_is_no_single_patch_is_not_named(name):
+    assert all(number is None for number, _ in recorded(MIXES[name]))
+
+
+def _chain(generator):
+    """A random chain of functions that move patches, as text and as a function."""
+    steps = {
+        "roll": lambda x: x.roll(generator.choice([-1, 1, 2]), generator.choice([1, 2])),
+        "flip": lambda x: x.flip(generator.choice([1, 2])),
+        "transpose": lambda x: x.transpose(1, 2),
+        "reverse": lambda x: x[:, torch.arange(x.shape[1] - 1, -1, -1)],
+        "cut": lambda x: x[:, 1:] if x.shape[1] > 2 else x,
+        "every other": lambda x: x[:, :, ::2] if x.shape[2] > 3 else x,
+        "pad": lambda x: F.pad(x, (0, 0, 1, 1)),
+        "cat": lambda x: torch.cat([x[:, :1], x[:, 1:]], 1),
+        "join": lambda x: torch.cat([x[..., 1:, :], x[..., :1, :]], 2),
+        "fold": lambda x: x.flatten(1, 2).unflatten(1, (x.shape[2], x.shape[1])),
+        "index_select": lambda x: x.index_select(2, torch.randperm(x.shape[2])),
+        "gather": lambda x: x.gather(1, torch.randperm(x.shape[1]).view(1, -1, 1, 1).expand(x.shape)),
+        "scale": lambda x: x * 1.0,
+        "split": lambda x: torch.cat(x.split(1, 1)[::-1], 1),
+        "movedim": lambda x: x.movedim(2, 1),
+        "squeeze": lambda x: x[:, None].squeeze(1),
+        "contiguous": lambda x: x.contiguous().view(x.shape),
+    }
+    names = [generator.choice(sorted(steps)) for _ in range(generator.randint(1, 7))]
+
+    def move(x):
+        for name in names:
+            x = steps[name](x)
+        return x.flatten(1, 2)
+
+    return " ".join(names), move
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_chains_are_never_named_wrong(seed):
+    torch.manual_seed(seed)
+    names, move = _chain(random.Random(seed))
+    found = recorded(move)
+    wrong = [(number, code) for number, code in found if number is not None and number != code]
+    assert not wrong, names
+    assert [number for number, code in found if code >= 0] == [code for _, code in found if code >= 0], names
