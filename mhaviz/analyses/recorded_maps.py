@@ -17,7 +17,7 @@ from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array, held_bytes
 from mhaviz.errors import MhavizError
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.inputs.tokens import Segment, Tokens
 from mhaviz.results.attention import AttentionMap, heads_text
 
 
@@ -45,6 +45,7 @@ class _Kept:
         left_out: positions of keys that are padding.
         k_length, q_length: number of keys and queries so far, padding included.
         bytes: memory of the map, as it was last counted.
+        n_given: number of queries of the first run.
     """
 
     batch_size: int
@@ -56,10 +57,18 @@ class _Kept:
     k_length: int
     q_length: int
     bytes: int = 0
+    n_given: int = 0
+
+    def _with_turns(self, tokens: Tokens) -> Tokens:
+        """Return tokens around an image with what was given and what the program has written as turns."""
+        if not tokens.images or tokens.turns or len(tokens) <= self.n_given:
+            return tokens
+        turns = Segment("prompt", 0, self.n_given), Segment("answer", self.n_given, len(tokens))
+        return replace(tokens, turns=turns)
 
     def result(self) -> AttentionMap:
         if self.growing is not None:
-            return self.growing.result(self.queries, self.keys)
+            return self.growing.result(*(self._with_turns(tokens) for tokens in (self.queries, self.keys)))
         assert self.map is not None
         return self.map
 
@@ -132,7 +141,7 @@ class RecordedMaps:
         elif self._keep:
             m = replace(m, queries_and_keys=deepcopy(m.queries_and_keys))
         self.forget(*key)
-        self._kept[key] = _Kept(batch_size, m, queries, keys, None, left_out, k_length, q_length)
+        self._kept[key] = _Kept(batch_size, m, queries, keys, None, left_out, k_length, q_length, n_given=len(queries))
         self._count(self._kept[key])
 
     def forget(self, number: int, pass_number: int, example: int, window: int = 0) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mhaviz.observe.order import Order
 from mhaviz.observe.products import Weighing
-from mhaviz.observe.regions import NONE, Regions, Traced
+from mhaviz.observe.regions import NONE, Regions, Traced, merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,15 @@ def sides_of_call(order: Order, query: Tensor, key: Tensor, of: Sequence[Traced 
     before = query.shape[:-2]
     sides: list[TokenRegions | None] = []
     for x, traced, arrange in zip((query, key), of, (order.arrange, order.arrange_keys), strict=True):
-        numbers = None if traced is None else _of_features(traced)
-        if traced is None or numbers is None:
+        of_tokens = None if traced is None else _of_features(traced)
+        if of_tokens is None:
             sides.append(None)
             continue
+        regions, numbers = of_tokens
         full = numbers.expand(*x.shape[:-1], 1)
         if not order.is_plain:
             full = arrange(full.expand(*before, *full.shape[-2:]))
-        sides.append(_of_heads(traced.regions, full.reshape(-1, *full.shape[-3:])))
+        sides.append(_of_heads(regions, full.reshape(-1, *full.shape[-3:])))
     return sides[0], sides[1]
 
 
@@ -56,12 +57,13 @@ def sides_of_layer(of: Sequence[Traced | None], tensors: Sequence[Tensor]) -> Si
     batch."""
     sides: list[TokenRegions | None] = []
     for x, traced in zip(tensors, of, strict=True):
-        numbers = None if traced is None else _of_features(traced)
-        if traced is None or numbers is None:
+        of_tokens = None if traced is None else _of_features(traced)
+        if of_tokens is None:
             sides.append(None)
             continue
+        regions, numbers = of_tokens
         full = numbers.expand(*x.shape[:-1], 1)[..., 0]
-        sides.append(_known(traced.regions, full[None] if x.ndim == 2 else full.transpose(0, 1)))
+        sides.append(_known(regions, full[None] if x.ndim == 2 else full.transpose(0, 1)))
     return sides[0], sides[1]
 
 
@@ -85,9 +87,15 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
     return found.get(query), found.get(key)
 
 
-def _of_features(traced: Traced) -> Tensor | None:
-    """Return the numbers of tokens, whose features are all of one region; None: they are not."""
-    return traced.numbers if traced.other is None and traced.numbers.shape[-1] == 1 else None
+def _of_features(traced: Traced) -> tuple[Regions, Tensor] | None:
+    """Return the regions of tokens, which are those of all of their features, and their numbers; None: not known."""
+    if traced.other is not None:
+        return None
+    regions, numbers = traced.regions, traced.numbers
+    if numbers.shape[-1] > 1:
+        regions, numbers = merged(regions, numbers)
+        numbers = numbers[..., None]
+    return regions, numbers
 
 
 def _of_heads(regions: Regions, numbers: Tensor) -> TokenRegions | None:

@@ -18,6 +18,9 @@ _IMAGE = 0
 FRAME, TOP, LEFT = 1, 3, 5
 """Columns of ``Regions.rows`` where a region begins along each axis of an image. It ends in the next column."""
 
+_MOST_SHARED = 1.25
+"""Most that regions that are apart cover together, as a multiple of what they lie in."""
+
 AXES = FRAME, TOP, LEFT
 
 
@@ -173,6 +176,17 @@ def merged(regions: Regions, numbers: Tensor) -> tuple[Regions, Tensor]:
     rows = torch.stack(shared, dim=-1)
     rows = torch.where(_are_filled(rows)[..., None], rows, torch.stack(all_of, dim=-1))
     return _numbered(regions, rows, (image == last_image) & known.any(-1), numbers.amax(-1))
+
+
+def are_apart(regions: Regions, numbers: Tensor) -> bool:
+    """Return whether regions hardly overlap, as patches do not, and means over an image do."""
+    rows = regions.rows[numbers[numbers >= 0].long()]
+    if not len(rows):
+        return False
+    sizes = [rows[:, axis + 1] - rows[:, axis] for axis in AXES]
+    wholes = [float(rows[:, axis + 1].max() - rows[:, axis].min()) for axis in AXES]
+    n_images = len(rows[:, _IMAGE].unique())  # type: ignore[no-untyped-call]
+    return float((sizes[0] * sizes[1] * sizes[2]).sum()) < _MOST_SHARED * wholes[0] * wholes[1] * wholes[2] * n_images
 
 
 def _are_filled(rows: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ A processor may give a model patches instead of images, in an order of its own, 
 2024, arXiv 2409.12191), whose patches stand in blocks of 2 × 2. The model then reads the row and the column of each.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.observe.regions import NONE, Regions, SeenImage, Traced
+
+_COLOURS, _MOST_ALIKE = 3, 0.8
+"""Channels of a photo; most of the jumps between neighbouring pixels in the right order, as a share of those in the
+wrong one."""
 
 
 def told_patches(
@@ -75,17 +80,40 @@ def _put_together(patches: Tensor, positions: Tensor, n_rows: int, n_columns: in
     return whole.permute(2, 0, 3, 1, 4).reshape(channels, n_rows * height, n_columns * width)
 
 
+def _are_colours_last(x: Tensor) -> bool | None:
+    """Return whether the numbers of a patch, along the last axis, have its colours one beside the other, not one after
+    the other; None: nothing tells.
+
+    Neighbouring pixels of a photo are alike: in the wrong order they are not.
+    """
+    side = math.isqrt(x.shape[2] // _COLOURS)
+    if side < 2 or x.shape[2] != _COLOURS * side * side or not x.is_floating_point():
+        return None
+    last = x.detach().reshape(-1, side, side, _COLOURS)
+    first = x.detach().reshape(-1, _COLOURS, side, side)
+    jumps = [float(one.float().diff(dim=axis).abs().mean()) for one, axis in ((last, 2), (first, 3))]
+    return jumps[0] < jumps[1] if min(jumps) < _MOST_ALIKE * max(jumps) else None
+
+
 def _in_rows(x: Tensor, shapes: Tensor) -> Traced:
     """Return what patches are made of, (n_images, most_patches, features), which stand row by row; ``shapes``: rows and
     columns of each image, (n_images, 2)."""
+    colours_last = _are_colours_last(x)
     images, rows, numbers = [], [], torch.full((*x.shape[:2], 1), NONE, dtype=torch.int32, device=x.device)
     n_before = 0
     for which, (height, width) in enumerate(shapes.tolist()):
         n = min(height * width, x.shape[1])
         at = torch.arange(n, device=x.device)
         places = torch.stack([at // width, at % width], dim=1)
-        images.append(SeenImage(1, height, width))
-        rows.append(_rows(torch.full_like(at, which), places, 1, 1))
+        pixels, side = None, 1
+        if colours_last is not None and n == height * width:
+            side = math.isqrt(x.shape[2] // _COLOURS)
+            shape = (n, side, side, _COLOURS) if colours_last else (n, _COLOURS, side, side)
+            patches = x[which, :n].detach().reshape(shape)
+            patches = patches.permute(0, 3, 1, 2) if colours_last else patches
+            pixels = _put_together(patches[:, :, None], places, height, width)
+        images.append(SeenImage(1, height * side, width * side, pixels))
+        rows.append(_rows(torch.full_like(at, which), places, side, side))
         numbers[which, :n, 0] = n_before + at.int()
         n_before += n
     return Traced(Regions(tuple(images), torch.cat(rows)), numbers)

@@ -12,6 +12,7 @@ from mhaviz.files.writing import write_whole
 
 FILES = (
     "bottles.txt",
+    "denoise.py",
     "documents.json",
     "documents.txt",
     "induction.py",

@@ -35,8 +35,11 @@ parse_grid = parsed(_grid, "rows and columns of patches such as 14x14, or 8x8@1 
 
 Image = Annotated[
     list[Path] | None,
-    image_option(metavar="FILE", help="Draw attention over this image; one for each image that is read."),
+    image_option(metavar="FILE", help="Draw attention over this image, one for each that is read; -: as it was read."),
 ]
+AS_READ = Path("-")
+"""In the place of an image: what the program itself has read."""
+
 Key = Annotated[
     str | None,
     image_option(metavar="TOKEN", help="In place of --query: how much each patch looks at this word."),
@@ -69,7 +72,7 @@ class ImageOptions:
     @property
     def files(self) -> list[Path]:
         """Files that are read for these options."""
-        return self.image or []
+        return [] if self.image == [AS_READ] else self.image or []
 
     @property
     def are_over(self) -> bool:
@@ -132,6 +135,10 @@ def require_images(files: Collection[Path]) -> None:
     """Raise MhavizError if an image cannot be read."""
     from mhaviz.files.images import read_image
 
+    if AS_READ in files:
+        raise ArgumentError(
+            "--image -, what a program has read, is for record, and for all its images: give it alone, or a file"
+        )
     for file in files:
         try:
             read_image(file)

@@ -1,0 +1,212 @@
+"""The regions of images after each function of PyTorch that cuts or stretches them: patches, strides, pools."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mhaviz.observe.functions import functions
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.region_numbers import merged_along
+from mhaviz.observe.regions import AXES, Regions, SeenImage, Traced, between, cells_of, cut_along
+
+if TYPE_CHECKING:
+    from mhaviz.observe.tracing import Rule, Tracer
+
+COLOURS, _LEAST_SIDE, _MOST_PIXELS = 3, 8, 2**23
+"""Channels and least height and width of a tensor that is taken for images; most pixels whose regions are numbered."""
+
+
+def axes_of_images(x: Tensor) -> tuple[int, int, int, int] | None:
+    """Return where a tensor of images has its channels, frames, rows and columns; −1: it has no frames. None: it does
+    not have the shape of images in colour."""
+    sizes = x.shape
+    if (
+        not 2 < x.ndim < 7
+        or x.numel() // COLOURS > _MOST_PIXELS
+        or not (x.is_floating_point() or x.dtype == torch.uint8)
+    ):
+        return None
+    if sizes[-1] == COLOURS and min(sizes[-3:-1]) >= _LEAST_SIDE and COLOURS not in sizes[:-1]:
+        return x.ndim - 1, -1, x.ndim - 3, x.ndim - 2
+    if min(sizes[-2:]) < _LEAST_SIDE or (x.ndim > 5 and sizes[-3] != COLOURS):
+        return None
+    if sizes[-3] == COLOURS:
+        return x.ndim - 3, -1, x.ndim - 2, x.ndim - 1
+    if x.ndim == 5 and sizes[1] == COLOURS:
+        return 1, 2, 3, 4
+    return None
+
+
+class Unread(NamedTuple):
+    """Images that no function has moved or cut yet.
+
+    Attributes:
+        x: the tensor.
+        axes: where it has its channels, frames, rows and columns; −1: it has no frames.
+    """
+
+    x: Tensor
+    axes: tuple[int, int, int, int]
+
+    def moved(self, axes: Tensor) -> "Unread":
+        """Return the images with their axes in another order: that of the lengths of ``axes``."""
+        order = list(axes.shape)
+        at = [-1 if axis < 0 else order.index(axis) for axis in self.axes]
+        return Unread(self.x.permute(order), (at[0], at[1], at[2], at[3]))
+
+    def pixels(self) -> Traced:
+        """Return what the tensor is made of: its pixels."""
+        x, (channels, frames, rows, columns) = self
+        others = [axis for axis in range(x.ndim) if axis not in self.axes]
+        order = (*others, channels, *((frames,) if frames >= 0 else ()), rows, columns)
+        moved = x.permute(order)
+        sizes = (1 if frames < 0 else x.shape[frames], x.shape[rows], x.shape[columns])
+        flat = moved.reshape(-1, *moved.shape[len(others) :])
+        images = tuple(SeenImage(*sizes, one) for one in flat)
+        regions, numbers = cells_of(images, [[(i, i + 1) for i in range(n)] for n in sizes], x.device)
+        numbers = numbers.view(*moved.shape[: len(others)], 1, *sizes[int(frames < 0) :])
+        return Traced(regions, numbers.permute([order.index(axis) for axis in range(x.ndim)]))
+
+
+def numbers_of_axes(x: Tensor) -> Tensor:
+    """Return a tensor whose axes have their places as lengths, by which it is seen where a function moves them."""
+    return torch.empty(tuple(range(x.ndim)), device="meta")
+
+
+def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
+    x, weight = done.args[:2]
+    n = weight.ndim - 2
+    stride, padding, dilation = (done.argument(at, default) for at, default in ((3, 1), (4, 0), (5, 1)))
+    strides, dilations = _each(stride, n), _each(dilation, n)
+    kernel = [(k - 1) * by + 1 for k, by in zip(weight.shape[2:], dilations, strict=True)]
+    sizes, result = x.shape[x.ndim - n :], done.result.shape[done.result.ndim - n :]
+    if isinstance(padding, str):
+        padding = 0 if padding == "valid" else [(k - 1) // 2 for k in kernel]
+    at = [max(0, (k - s) // 2 - p) for k, s, p in zip(kernel, strides, _each(padding, n), strict=True)]
+    traced = None if tracer.is_unread(x) else tracer.get(x)
+    if traced is None:
+        is_first = n > 1 and min(result, default=0) > 0 and (tracer.is_unread(x) or _reads_images(x, weight, strides))
+        return _images_cut(x, sizes, result, strides, at) if is_first else None
+    if traced.other is not None:
+        return None
+    regions, numbers = merged_along(traced.regions, traced.numbers, [x.ndim - n - 1])
+    return _in_blocks(regions, numbers, sizes, result, strides, at)
+
+
+def _in_blocks(
+    regions: Regions,
+    numbers: Tensor,
+    sizes: Sequence[int],
+    result: Sequence[int],
+    strides: Sequence[int],
+    starts: Sequence[int],
+) -> Traced | None:
+    """Return what blocks along the last axes are made of, as of a convolution or a pool.
+
+    Args:
+        sizes, result: numbers along these axes, and of blocks.
+        strides: size of a block along each axis, which is their distance.
+        starts: where the first begins.
+    """
+    first, n = numbers.ndim - len(sizes), len(sizes)
+    if all(s == 1 for s in strides) and tuple(sizes) == tuple(result):
+        return Traced(regions, numbers)
+    if n == 1 and any(s > 1 for s in strides):
+        return None
+    begins = ends = numbers.expand(*numbers.shape[:first], *sizes)
+    for axis, (size, length, stride, start) in enumerate(zip(sizes, result, strides, starts, strict=True), first):
+        at = torch.arange(length, device=numbers.device) * stride + start
+        begins = begins.index_select(axis, at.clamp(max=size - 1))
+        ends = ends.index_select(axis, (at + stride - 1).clamp(max=size - 1))
+    return Traced(*between(regions, begins, ends))
+
+
+def _each(x: Any, n: int) -> list[int]:
+    several = list(x) if isinstance(x, list | tuple) else [x]
+    return several * n if len(several) == 1 else several
+
+
+def _reads_images(x: Tensor, weight: Tensor, strides: Sequence[int]) -> bool:
+    """Return whether a convolution is the first that reads images: it cuts them into patches, or reads colours."""
+    kernel = list(weight.shape[2:])
+    is_cut = kernel == strides and max(kernel) > 1
+    return is_cut or (x.shape[x.ndim - len(kernel) - 1] <= COLOURS + 1 and max(kernel) > 1)
+
+
+def _images_cut(
+    x: Tensor, sizes: Sequence[int], result: Sequence[int], strides: Sequence[int], starts: Sequence[int]
+) -> Traced:
+    """Return what a convolution makes of images, (batch_size, channels, height, width), with frames before the rows, or
+    without a batch; see ``_in_blocks``."""
+    n = len(sizes)
+    flat = x.detach() if x.ndim == n + 2 else x.detach()[None]
+    before = (1,) * (3 - n)
+    frames, height, width = (*before, *sizes)
+    images = tuple(SeenImage(frames, height, width, one) for one in flat)
+    edges = [
+        [(min(i * stride + start, size - 1), min((i + 1) * stride + start, size)) for i in range(length)]
+        for size, length, stride, start in zip(sizes, result, strides, starts, strict=True)
+    ]
+    regions, numbers = cells_of(images, [*([(0, 1)] for _ in before), *edges], x.device)
+    numbers = numbers.view(len(images), 1, *result)
+    return Traced(regions, numbers if x.ndim == n + 2 else numbers[0])
+
+
+def _pool(tracer: "Tracer", done: Done) -> Traced | None:
+    traced, x = tracer.get(done.first), done.first
+    if traced is None or traced.other is not None:
+        return None
+    n = 3 if "3d" in done.func.__name__ else 2
+    kernel, stride, padding = (
+        done.kwargs.get(name, done.argument(place, default))
+        for place, (name, default) in enumerate((("kernel_size", 1), ("stride", None), ("padding", 0)), 1)
+    )
+    kernel = _each(kernel, n)
+    strides = kernel if stride is None or stride == [] else _each(stride, n)
+    at = [max(0, (k - s) // 2 - p) for k, s, p in zip(kernel, strides, _each(padding, n), strict=True)]
+    return _in_blocks(traced.regions, traced.numbers, x.shape[-n:], done.result.shape[-n:], strides, at)
+
+
+def _resize(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what a tensor is made of after its last axes have been stretched or shrunk."""
+    traced, x = tracer.get(done.first), done.first
+    if traced is None or traced.other is not None:
+        return None
+    regions, numbers = traced.regions, traced.numbers
+    n = min(x.ndim - 2, 3)
+    for axis in range(x.ndim - n, x.ndim):
+        size, length = x.shape[axis], done.result.shape[axis]
+        if size == length or not length:
+            continue
+        numbers = numbers.expand([size if at == axis else m for at, m in enumerate(numbers.shape)])
+        edges = torch.arange(length + 1, device=x.device, dtype=torch.float64) * size / length
+        first = edges[:-1].floor().long().clamp(0, size - 1)
+        last = (edges[1:].ceil().long() - 1).clamp(0, size - 1)
+        shape = [-1, *[1] * (x.ndim - axis - 1)]
+        begins, ends = ((edges[:-1] - first), (edges[1:] - last))
+        at, to = numbers.index_select(axis, first), numbers.index_select(axis, last)
+        along = _axis_along(regions, numbers, axis, x.ndim)
+        regions, numbers = cut_along(regions, along, at, to, begins.float().view(shape), ends.float().view(shape))
+    return Traced(regions, numbers)
+
+
+def _axis_along(regions: Regions, numbers: Tensor, axis: int, ndim: int) -> int:
+    """Return the axis of an image that runs along an axis of a tensor."""
+    ends = [regions.rows[numbers.select(axis, at).clamp(min=0).long()] for at in (0, -1)]
+    moved = [float((ends[1][..., one] - ends[0][..., one]).abs().sum()) for one in AXES]
+    return AXES[moved.index(max(moved))] if max(moved) > 0 else AXES[max(0, len(AXES) - (ndim - axis))]
+
+
+CONVOLUTIONS = frozenset(functions("conv1d conv2d conv3d"))
+
+CELLS: "dict[Any, Rule]" = {
+    func: rule
+    for several, rule in (
+        (CONVOLUTIONS, _convolve),
+        (functions("avg_pool2d max_pool2d avg_pool3d max_pool3d"), _pool),
+        (functions("interpolate upsample adaptive_avg_pool2d adaptive_max_pool2d pixel_shuffle"), _resize),
+    )
+    for func in several
+}

@@ -1,0 +1,247 @@
+"""The regions of images after each function of PyTorch that moves numbers.
+
+The function itself moves the numbers of the regions.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from mhaviz.observe.functions import functions, writes
+from mhaviz.observe.handlers import Done
+from mhaviz.observe.region_numbers import aligned, full, joined, none_of, regrouped, short
+from mhaviz.observe.region_sums import keep
+from mhaviz.observe.regions import NONE, Traced, shared
+
+if TYPE_CHECKING:
+    from mhaviz.observe.tracing import Rule, Tracer
+
+
+def is_slim(traced: Traced, shape: Sequence[int], dims: Any) -> bool:
+    """Return whether regions do not vary along the last axis, and a function along ``dims`` leaves it as it is."""
+    if not shape or any(numbers.shape[-1] != 1 for numbers in traced.all_numbers):
+        return False
+    several = dims if isinstance(dims, list | tuple) else (dims,)
+    return all(isinstance(dim, int) and dim % len(shape) != len(shape) - 1 for dim in several)
+
+
+def _along(get_dims: Callable[[Done], Any]) -> "Rule":
+    """Return the rule of a function that moves numbers along some axes; ``get_dims`` returns them."""
+
+    def move(tracer: "Tracer", done: Done) -> Traced | None:
+        x, traced = done.first, tracer.get(done.first)
+        if traced is None:
+            return None
+        slim = is_slim(traced, x.shape, get_dims(done))
+        others = [_slimmed(one, x) if slim else one for one in done.args[1:]]
+        moved = (done.func(full(one, x.shape, slim), *others, **done.kwargs) for one in traced.all_numbers)
+        return Traced(traced.regions, *(short(one, done.result.shape) for one in moved))
+
+    return move
+
+
+def _slimmed(index: Any, x: Tensor) -> Any:
+    """Return an index with the axes of a tensor as that for a last axis of length 1."""
+    has_all = isinstance(index, Tensor) and index.ndim == x.ndim > 1
+    return index[..., :1] if has_all else index
+
+
+def _gather(tracer: "Tracer", done: Done) -> Traced | None:
+    index = done.argument(2)
+    is_one = isinstance(index, Tensor) and index.ndim > 1 and (index.stride(-1) == 0 or index.shape[-1] == 1)
+    return _along(lambda done: done.argument(1))(tracer, done) if is_one else _move(tracer, done)
+
+
+def _index(tracer: "Tracer", done: Done) -> Traced | None:
+    items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
+    used = sum(one.ndim if isinstance(one, Tensor) and one.dtype == torch.bool else one is not None for one in items)
+    is_last = any(one is Ellipsis for one in items) or used >= done.first.ndim
+    return _along(lambda done: -1 if is_last else 0 if done.first.ndim > 1 else -1)(tracer, done)
+
+
+def _reshape(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what a reshaped tensor is made of. Only axes along which regions vary are repeated."""
+    traced, shape = tracer.get(done.first), done.result.shape
+    if traced is None or not done.first.numel():
+        return None
+    return Traced(traced.regions, *(regrouped(one, done.first.shape, shape) for one in traced.all_numbers))
+
+
+def transpose(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what a tensor is made of whose axes were moved."""
+    x = done.first
+    traced = tracer.get_moved(x) if x is done.result else tracer.get(x)
+    if traced is None or any(one.ndim != x.ndim for one in traced.all_numbers):
+        return None
+    func = getattr(Tensor, done.func.__name__.rstrip("_"), done.func) if writes(done.func) else done.func
+    return Traced(traced.regions, *(func(one, *done.args[1:], **done.kwargs) for one in traced.all_numbers))
+
+
+def _squeeze(tracer: "Tracer", done: Done) -> Traced | None:
+    x, traced = done.first, tracer.get(done.first)
+    if traced is None:
+        return None
+    dims = done.argument(1)
+    gone = range(x.ndim) if dims is None else (dims,) if isinstance(dims, int) else dims
+    places = {dim % x.ndim for dim in gone if x.shape[dim] == 1} if x.ndim else set[int]()
+    return Traced(
+        traced.regions,
+        *(one.reshape([n for at, n in enumerate(one.shape) if at not in places]) for one in traced.all_numbers),
+    )
+
+
+def _expand(tracer: "Tracer", done: Done) -> Traced | None:
+    traced, ndim = tracer.get(done.first), done.result.ndim
+    return traced and Traced(traced.regions, *(aligned(one, ndim) for one in traced.all_numbers))
+
+
+def _cat(tracer: "Tracer", done: Done, dim: int | None = None) -> Traced | None:
+    parts = [x for x in done.first if isinstance(x, Tensor) and x.numel()]
+    if not parts or not all(x.ndim == parts[0].ndim for x in parts):
+        return None
+    dim = (done.named("dim", 0) if dim is None else dim) % parts[0].ndim
+    found = [tracer.get(x) for x in parts]
+    known = [one for one in found if one is not None]
+    if any(one.other is not None for one in known):
+        return _scores_joined(parts, found, dim)
+    if not known:
+        return None
+    several = iter(shared(known))
+    traced = [None if one is None else next(several) for one in found]
+    regions = next(one.regions for one in reversed(traced) if one is not None)
+    numbers = []
+    for x, one in zip(parts, traced, strict=True):
+        if one is not None:
+            numbers.append(one.numbers)
+            continue
+        of_part = none_of(x)
+        if name := tracer.parameter_of(x):
+            whole = x.shape[dim] > 1
+            for place in range(x.shape[dim]):
+                regions, number = regions.named(f"{name} {place}" if whole else name)
+                of_part = torch.cat([*([of_part] if place else []), torch.full_like(none_of(x), number)], dim)
+        numbers.append(of_part)
+    return Traced(regions, joined(parts, numbers, dim))
+
+
+def _scores_joined(parts: Sequence[Tensor], found: Sequence[Traced | None], dim: int) -> Traced:
+    """Return what scores are made of that were joined with others, such as those of sinks."""
+    known = iter(shared([one for one in found if one is not None]))
+    several = [None if one is None else next(known) for one in found]
+    regions = next(one.regions for one in reversed(several) if one is not None)
+    ways = [(None, None) if one is None else (one.numbers, one.other) for one in several]
+    numbers, other = (
+        joined(parts, [none_of(x) if one is None else one for x, one in zip(parts, way, strict=True)], dim)
+        for way in zip(*ways, strict=True)
+    )
+    return Traced(regions, numbers, other)
+
+
+def _stack(tracer: "Tracer", done: Done) -> Traced | None:
+    dim = done.named("dim", 0) % done.result.ndim
+    parts = list(done.first)
+    found = [tracer.get(x) for x in parts]
+    known = [one for one in found if one is not None]
+    if any(one.other is not None for one in known):
+        return None
+    several = iter(shared(known))
+    regions = known[0].regions
+    numbers = []
+    for x, one in zip(parts, found, strict=True):
+        traced = None if one is None else next(several)
+        regions = regions if traced is None else traced.regions
+        numbers.append((none_of(x) if traced is None else traced.numbers).unsqueeze(dim))
+    return Traced(regions, joined([x.unsqueeze(dim) for x in parts], numbers, dim))
+
+
+def _pad(tracer: "Tracer", done: Done) -> Traced | None:
+    traced, widths = tracer.get(done.first), done.argument(1)
+    if traced is None:
+        return None
+    mode = done.argument(2, "constant")
+    numbers = []
+    for one in traced.all_numbers:
+        for at in range(0, len(widths), 2):
+            axis, (before, after) = one.ndim - 1 - at // 2, widths[at : at + 2]
+            if not before and not after:
+                continue
+            n = done.first.shape[axis]
+            places = torch.arange(-before, n + after, device=one.device)
+            if mode == "circular":
+                places = places % n
+            is_there = (places >= 0) & (places < n)
+            shape = [*one.shape[:axis], n, *one.shape[axis + 1 :]]
+            one = one.expand(shape).index_select(axis, places.clamp(0, n - 1))
+            if mode != "replicate":
+                mask = is_there.view(-1, *[1] * (one.ndim - axis - 1))
+                one = torch.where(mask, one, torch.full_like(one, NONE))
+        numbers.append(short(one, done.result.shape))
+    return Traced(traced.regions, *numbers)
+
+
+def _where(tracer: "Tracer", done: Done) -> Traced | None:
+    if len(done.args) < 3:
+        return None
+    mask, *sides = done.args[:3] if done.func is torch.where else (done.args[1], done.args[0], done.args[2])
+    found = [tracer.get(x) for x in sides]
+    known = [one for one in found if one is not None]
+    if not known:
+        return None
+    is_scores = any(one.other is not None for one in known)
+    if is_scores or any(not isinstance(x, Tensor) or not x.ndim for x in sides):
+        return keep(tracer, done)
+    several, ndim = iter(shared(known)), done.result.ndim
+    kept = [None if one is None else next(several) for one in found]
+    regions = next(one.regions for one in reversed(kept) if one is not None)
+    numbers = [aligned(none_of(x) if one is None else one.numbers, ndim) for x, one in zip(sides, kept, strict=True)]
+    mask = aligned(mask, ndim)
+    if all(one.shape[-1] == 1 for one in numbers) and (mask.stride(-1) == 0 or mask.shape[-1] == 1):
+        mask = mask[..., :1]
+    chosen = torch.where(mask, numbers[0], numbers[1])
+    return Traced(regions, short(chosen, done.result.shape))
+
+
+def _unfold_blocks(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what columns of ``F.unfold`` are made of. It pads with zeros, so numbers are counted from 1 meanwhile."""
+    traced = tracer.get(done.first)
+    if traced is None or traced.other is not None:
+        return None
+    full = (traced.numbers.expand(done.first.shape).double() + 1) * (traced.numbers >= 0)
+    return Traced(traced.regions, short(done.func(full, *done.args[1:]).int() - 1, done.result.shape))
+
+
+def _dims(done: Done) -> Any:
+    return done.named("dim", done.named("dims", -1))
+
+
+_move = _along(lambda done: -1)
+
+
+MOVES: "dict[Any, Rule]" = {
+    func: rule
+    for several, rule in (
+        (functions("view reshape view_as reshape_as flatten unflatten ravel unsqueeze"), _reshape),
+        (functions("squeeze"), _squeeze),
+        (functions("transpose swapaxes swapdims permute movedim moveaxis t adjoint"), transpose),
+        ([getattr(Tensor, name).__get__ for name in ("T", "mT", "H", "mH")], transpose),
+        (functions("expand expand_as broadcast_to"), _expand),
+        (functions("repeat tile rot90 diagonal masked_select take_along_dim pixel_unshuffle channel_shuffle"), _move),
+        (functions("repeat_interleave index_select narrow select roll flip"), _along(_dims)),
+        (functions("fliplr flipud"), _move),
+        ([Tensor.unfold], _move),
+        (functions("gather"), _gather),
+        (functions("pad"), _pad),
+        ([F.unfold], _unfold_blocks),
+        ([Tensor.__getitem__], _index),
+        (functions("cat concat concatenate"), _cat),
+        (functions("hstack"), partial(_cat, dim=1)),
+        (functions("vstack"), partial(_cat, dim=0)),
+        ([torch.stack], _stack),
+        (functions("where"), _where),
+    )
+    for func in several
+}
