@@ -17,7 +17,7 @@ from mhaviz.attention.model import SiteCall, with_plain_mask
 from mhaviz.attention.pooled_map import Pooling
 from mhaviz.devices import float_array, held_bytes
 from mhaviz.errors import MhavizError
-from mhaviz.inputs.tokens import Segment, Tokens
+from mhaviz.inputs.tokens import ANSWER, PROMPT, Segment, Tokens
 from mhaviz.results.attention import AttentionMap, heads_text
 
 
@@ -63,7 +63,7 @@ class _Kept:
         """Return tokens around an image with what was given and what the program has written as turns."""
         if not tokens.images or tokens.turns or len(tokens) <= self.n_given:
             return tokens
-        turns = Segment("prompt", 0, self.n_given), Segment("answer", self.n_given, len(tokens))
+        turns = Segment(PROMPT, 0, self.n_given), Segment(ANSWER, self.n_given, len(tokens))
         return replace(tokens, turns=turns)
 
     def result(self) -> AttentionMap:

@@ -141,5 +141,5 @@ def _placed(
             continue
         for place, view in zip(places, views, strict=True):
             assert view is not None
-            images[place] = replace(images[place], box=within(images[place].box, view), seen=None)
+            images[place] = replace(images[place], box=within(images[place].box, view), seen=None, is_placed=True)
     return replace(tokens, images=tuple(images)) if images else tokens

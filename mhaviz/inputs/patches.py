@@ -48,6 +48,8 @@ class PatchGrid:
         box: part of the image that the grid covers; below 0 or above 1 where it covers padding.
         seen: the image as the program has read it, float32, (height, width, 3), in any scale of numbers; None: not
             known. It is not saved.
+        is_placed: whether it is known that this part of the image is covered, by what the program has read of it, or by
+            how its images are prepared; otherwise all of it is taken to be. It is not saved.
 
     Raises:
         ArgumentError: there are fewer than one row or column, or another number of places than of patches.
@@ -60,6 +62,7 @@ class PatchGrid:
     image: int = 0
     box: Box = WHOLE
     seen: Any = field(default=None, compare=False, repr=False)
+    is_placed: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if min(self.rows, self.columns) < 1 or self.rows * self.columns != len(self.places):
@@ -105,6 +108,13 @@ class PatchGrid:
     def moved(self, by: int) -> "PatchGrid":
         """Return the grid with its patches further back among the tokens."""
         return replace(self, places=tuple(place if place < 0 else place + by for place in self.places))
+
+
+def images_among(grids: Sequence[PatchGrid], positions: Sequence[int]) -> tuple[PatchGrid, ...]:
+    """Return the views of images that have patches among some of the tokens, which are then counted from 0."""
+    places = {position: place for place, position in enumerate(positions)}
+    cut = (replace(grid, places=tuple(places.get(place, -1) for place in grid.places)) for grid in grids)
+    return tuple(grid for grid in cut if grid.tokens)
 
 
 def require_patches(grids: Sequence[PatchGrid], n_tokens: int) -> None:

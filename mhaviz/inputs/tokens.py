@@ -7,7 +7,7 @@ from typing import Literal
 
 from mhaviz.errors import ArgumentError, shortened
 from mhaviz.inputs.passage import Passage
-from mhaviz.inputs.patches import PATCH_NAME, PatchGrid, require_patches
+from mhaviz.inputs.patches import PATCH_NAME, PatchGrid, images_among, require_patches
 
 START, END = MARKS = "<start>", "<end>"
 """Marks of the beginning and the end of a sentence that a model of words generates. No word contains < or >."""
@@ -18,6 +18,9 @@ of another sentence; "other", in which this is not known, or the keys are other 
 
 OF_ONE_TEXT: frozenset[Kind] = frozenset({"self", "masked"})
 """Kinds whose queries and keys are the same tokens."""
+
+PROMPT, ANSWER = "prompt", "answer"
+"""Names of the turns of a text that a model has continued."""
 
 PAIR = ("first", "second")
 """Names of the two segments of a pair of texts."""
@@ -112,7 +115,7 @@ class Tokens:
         return len(self.texts)
 
     def __getitem__(self, part: slice) -> "Tokens":
-        """Return a part of the tokens, without their images. Positions of special tokens are counted from its start."""
+        """Return a part of the tokens. Positions of special tokens are counted from its start."""
         start, end, _ = part.indices(len(self))
         if (start, end) == (0, len(self)):
             return self
@@ -124,7 +127,7 @@ class Tokens:
             texts=self.texts[start:end],
             special=special,
             ids=self.ids[start:end],
-            images=(),
+            images=images_among(self.images, range(start, end)),
             continued=continued,
             ranges=self.ranges[start:end],
             turns=tuple(cut for turn in self.turns if (cut := turn.within(start, end))),
@@ -192,12 +195,13 @@ class Tokens:
         return replace(self, ids=tuple(ids.get(place, number) for place, number in enumerate(self.ids)))
 
     def at(self, positions: tuple[int, ...]) -> "Tokens":
-        """Return the tokens at these positions. They no longer count as special, as patches, or as parts of words."""
+        """Return the tokens at these positions. They no longer count as special, or as parts of words."""
         ids, ranges = self.ids, self.ranges
         return Tokens(
             tuple(self.texts[i] for i in positions),
             (),
             tuple(ids[i] for i in positions if ids),
+            images_among(self.images, positions),
             ranges=tuple(ranges[i] for i in positions if ranges),
         )
 

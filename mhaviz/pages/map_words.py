@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
+from mhaviz.inputs.patches import PATCH_NAME
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind
 from mhaviz.pages.blocks import Drawn, Title
 from mhaviz.pages.labels import bare, cut, harmless, in_quotes, visible
 from mhaviz.pages.numbers import percent
 from mhaviz.pages.panels import SCORE
-from mhaviz.pages.words import attention_title
+from mhaviz.pages.words import attention_title, patch_text
 from mhaviz.results.attention import ROUNDING, Attention, AttentionMap, head_name
 from mhaviz.results.axis import Axis
 from mhaviz.results.means import mean_text
@@ -322,5 +323,7 @@ def _part_text(attention_map: AttentionMap) -> str:
 
 def _run(one: str, several: str, axis: Axis) -> str:
     if axis.end - axis.start == 1:
+        if patch := PATCH_NAME.fullmatch(axis.tokens.texts[0]):
+            return patch_text(patch)
         return f"{one} {axis.start:,}"
     return f"{several} {axis.start:,} to {axis.end - 1:,}"

@@ -15,6 +15,9 @@ Forms = tuple[str, ...]
 """A text in several lengths, the longest first."""
 
 
+_ROUNDING = 1e-6
+
+
 @dataclass(frozen=True, eq=False)
 class PatchPicture:
     """A view of an image, and what a head gives its patches.
@@ -28,6 +31,7 @@ class PatchPicture:
         query: row and column of the patch that is the query; None: it is none of these.
         name: what distinguishes the view; "": there is one alone.
         share, uniform: share of the view of what the head gives all patches, and the same if all got the same.
+        photo_box: part of the photo that is no padding.
     """
 
     times: NDArray[np.float32]
@@ -39,6 +43,7 @@ class PatchPicture:
     name: str = ""
     share: float = 1.0
     uniform: float = 1.0
+    photo_box: Box = WHOLE
 
     @property
     def seen(self) -> NDArray[np.bool_]:
@@ -49,6 +54,23 @@ class PatchPicture:
     def lit(self) -> NDArray[np.bool_]:
         """Patches at full light, (rows, columns)."""
         return self.outlined if self.dims else self.seen
+
+    def within_photo(self) -> "PatchPicture":
+        """Return the picture without rows and columns of patches that are not seen and lie beyond the photo, such as
+        those of padding that a model leaves out."""
+        (rows, columns), (top, left, bottom, right) = self.times.shape, self.box
+        parts, ends = [], []
+        for axis, begin, end, n in ((1, top, bottom, rows), (0, left, right, columns)):
+            edges = np.linspace(begin, end, n + 1)
+            kept = np.flatnonzero(self.seen.any(axis=axis) | ((edges[1:] > _ROUNDING) & (edges[:-1] < 1 - _ROUNDING)))
+            parts.append(slice(int(kept[0]), int(kept[-1]) + 1) if kept.size else slice(0, n))
+            ends.append((float(edges[parts[-1].start]), float(edges[parts[-1].stop])))
+        if (down := parts[0]) == slice(0, rows) and parts[1] == slice(0, columns):
+            return self
+        query = self.query and (self.query[0] - down.start, self.query[1] - parts[1].start)
+        box = ends[0][0], ends[1][0], ends[0][1], ends[1][1]
+        cells = down, parts[1]
+        return replace(self, times=self.times[cells], outlined=self.outlined[cells], box=box, query=query)
 
     @property
     def slope(self) -> float:

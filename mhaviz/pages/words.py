@@ -1,6 +1,9 @@
 """Phrases that several pages share."""
 
+import re
+
 from mhaviz.errors import counted
+from mhaviz.inputs.patches import PATCH_NAME
 from mhaviz.inputs.probes import Needle, Probe, RandomRepeats
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.pages.blocks import Title
@@ -13,8 +16,16 @@ _TOKEN_CELLS = 16  # most cells of a token beside its position
 
 
 def position_text(position: int, token: str) -> str:
-    """Return "12,345 whale"; the position alone where it is also the token's label."""
+    """Return "12,345 whale", or "patch 3,11"; the position alone where it is also the token's label."""
+    if patch := PATCH_NAME.fullmatch(token):
+        return patch_text(patch)
     return f"{position:,}" if token == str(position) else f"{position:,} {quoted(token, _TOKEN_CELLS)}"
+
+
+def patch_text(patch: re.Match[str]) -> str:
+    """Return "patch 3,11", or "patch 3,11 of frame 2", of the label of a patch, matched by ``PATCH_NAME``."""
+    place = f"patch {patch['row']},{patch['column']}"
+    return f"{place} of {quoted(patch['view'], _TOKEN_CELLS)}" if patch["view"] else place
 
 
 _LEAST_BITS = 0.00005  # least number that four decimals can show

@@ -383,7 +383,7 @@ def _lacking(m: "AttentionMap") -> str:
         return "expected weights of single heads, got other numbers"
     if m.chance is not None:
         return "expected tokens or words, got other spans"
-    if any(axis.tokens.grid is not None for axis in (m.rows, m.columns)):
+    if any(axis.tokens.images for axis in (m.rows, m.columns)):  # none is before another
         return "expected the words of a text, got patches of an image"
     if m.to_special is not None or not (m.is_whole or m.is_pooled):
         return "expected the queries and keys of all tokens, got some of them"

@@ -833,9 +833,11 @@ class Attention(Result):
             query: a position, 69 or "#69"; a patch, (row, column), "row,column" or, of one of several views,
                 "thumbnail 3,11"; or a word, of whose tokens it is the mean. None: the class token if there is one; in
                 a decoder that reads an image among words, the mean over the queries after the last patch; else that
-                over all queries. A patch that is in one of several windows selects the map of this window.
-            key: the same, in place of a query: what each patch gives this key, where the queries are patches, such as a
-                word of the prompt of a diffusion model.
+                over all queries. Of maps with several of these, those of a decoder are drawn. A patch that is in one of
+                several windows selects the map of this window.
+            key: the same, in place of a query: what each patch gives this key, where queries are patches, such as a
+                word of the prompt of a diffusion model. Maps in which it is the place of a patch are left out if it is
+                a word in others.
             layer, head: as in ``select``.
             grid: rows and columns of patches, and the position of the first of them, (14, 14, 1), where maps do not
                 know their patches. Without the position, only tokens that are known to be special may be beside them.

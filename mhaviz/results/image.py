@@ -20,9 +20,11 @@ from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.image_grids import Grid, known_views, require_grid, views_in
 from mhaviz.results.image_means import mean_of_images
 from mhaviz.results.image_queries import (
+    DEFAULT_KINDS,
     Chosen,
     ElsewhereError,
     Kind,
+    Queries,
     QueryChoice,
     chosen_tokens,
     default_queries,
@@ -61,8 +63,11 @@ class ImageAttention(Result):
             coarser grid has divided its weight among those over it.
         sources: the attention's own maps, whose tokens know their patches, each with the positions of the query or key:
             a page for the browser shows others of them; empty: a mean of layers that have other numbers of patches.
-        n_unplaced: number of pictures that the program has read and that are in none of the photos that are given.
-            These are drawn as the program has read them.
+        n_given: number of photos that are given.
+        n_unplaced: number of ``photos`` that are none of these, but what the program has read, drawn as it has read it.
+        photo_boxes: part of each of ``photos`` that is the photo, around which is padding.
+        queries: what the queries of a mean are: "patches"; "words", which have names; or "tokens", which have none, or
+            are of several kinds.
     """
 
     source: Source
@@ -77,7 +82,10 @@ class ImageAttention(Result):
     mean_over: MeanOver = ()
     source_grids: tuple[tuple[int, int], ...] = ()
     sources: tuple[tuple[AttentionMap, tuple[int, ...]], ...] = ()
+    n_given: int = 0
     n_unplaced: int = 0
+    photo_boxes: tuple[Box, ...] = ()
+    queries: Queries = "tokens"
 
     @property
     def image(self) -> NDArray[np.uint8] | None:
@@ -93,11 +101,15 @@ class ImageAttention(Result):
         """Return the photo that a view is of; None: none is given."""
         return self.photos[self.numbers.index(view.image)] if self.photos else None
 
+    def photo_box(self, view: PatchView) -> Box:
+        """Return the part of ``photo`` that is the photo, around which is padding."""
+        return self.photo_boxes[self.numbers.index(view.image)] if self.photo_boxes else WHOLE
+
     @property
     def stretched(self) -> NDArray[np.uint8] | None:
-        """A photo whose aspect ratio differs by more than a tenth from that of the patches of a view of it; None: no
-        photo has such a view."""
-        for view in (view for m in self.maps for view in m.views):
+        """A photo whose aspect ratio differs by more than a tenth from that of the patches of a view of it, of which it
+        is not known which part of it they cover; None: no photo has such a view."""
+        for view in (view for m in self.maps for view in m.views if not view.is_placed):
             if (photo := self.photo(view)) is None:
                 continue
             (height, width), (rows, columns) = photo.shape[:2], view.grid
@@ -110,19 +122,26 @@ class ImageAttention(Result):
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``; excludes the pixels.
 
+        Of an image that has padding, "without_padding" is the part that is the image itself; boxes are parts of all of
+        it. "drawn_as_read" is the number of images that are in none of those given.
+
         Of each map and head: "inside", the sum of the weights of all patches, or of a key their mean weight; "half",
         the fewest patches with half of it; "special", what keys get that are no patches, by name; and of each view of
         an image "weights", "times_uniform", 1 where a patch gets what it would if all got the same, and "share", that
         of the view of all patches. A mask that hides a patch makes its numbers null. What has one view has its "grid",
         "query_patch" and "weights" beside these, too.
         """
-        sizes = [{"width": photo.shape[1], "height": photo.shape[0]} for photo in self.photos]
-        images = [{"name": self.image_name or None, **size} for size in sizes]
+        images = [
+            {"name": self.image_name or None, "width": photo.shape[1], "height": photo.shape[0]}
+            | ({} if box == WHOLE else {"without_padding": box})
+            for photo, box in zip(self.photos, self.photo_boxes or [WHOLE] * len(self.photos), strict=True)
+        ]
         over = {"mean_over": dict(self.mean_over)} if self.mean_over else {}
         asked = {"key" if self.is_key else "query": self.query or None, "of": self.kind}
         return {
             "image": images[0] if images else None,
             **({"images": images} if len(images) > 1 else {}),
+            **({"drawn_as_read": self.n_unplaced} if self.n_unplaced else {}),
             **asked,
             "quantity": self.quantity.key,
             **over,
@@ -190,7 +209,8 @@ def over_image(
     if any((m.quantity.key, m.mean_over) != (quantity.key, over) for m in chosen.maps):
         raise ArgumentError("expected maps of one quantity, got several; choose with select, or save them separately")
     every = tuple(one for m in chosen.maps for one in (m.windows or (m,)))
-    placed, photos, n_unplaced = with_photos(every, _photos(image))
+    n_given = len(own := _photos(image))
+    placed, photos = with_photos(every, own)
     chosen = replace(chosen, maps=placed)
     aspect = photos[0].shape[1] / photos[0].shape[0] if photos else None
     wanted = query if key is None else key
@@ -201,11 +221,13 @@ def over_image(
         if "heads" in names and not quantity.of_all_heads:
             quantity = replace(MEANS[quantity.key], reduction=quantity.reduction)
     name = Path(image).name if isinstance(image, str | Path) else ""
-    frames = _frames(maps)
-    photos = _photos_of(photos, _numbers(maps))
+    frames, numbers = _frames(maps), _numbers(maps)
+    n_unplaced = sum(number >= n_given for number in numbers) if len(photos) > n_given else 0
+    photos = _photos_of(photos, numbers)
+    sources = _sources(chosen, wanted, key is not None, given, aspect, names, frames, of.kind)
     return ImageAttention(
         attention.source,
-        tuple(_framed(photo, frames[number]) for photo, number in zip(photos, _numbers(maps), strict=False)),
+        tuple(_framed(photo, frames[number]) for photo, number in zip(photos, numbers, strict=False)),
         tuple(replace(m, views=tuple(map(partial(_in_frame, frames=frames), m.views))) for m in maps),
         of.name,
         of.kind,
@@ -215,8 +237,11 @@ def over_image(
         len(chosen) - n_used,
         over,
         grids if names and "layers" in names and len(grids) > 1 else (),
-        _sources(chosen, wanted, key is not None, given, aspect, names, frames),
+        sources,
+        n_given,
         n_unplaced,
+        tuple(part_in(WHOLE, frames[number]) for number in numbers) if photos else (),
+        of.queries,
     )
 
 
@@ -227,11 +252,14 @@ _PADDING = 128
 
 
 def _frames(maps: Sequence[ImageMap]) -> dict[int, Box]:
-    """Return, by number, the smallest frame of each image that holds it and all its patches, which may be padding."""
+    """Return, by number, the smallest frame of each image that holds it and all its patches, which may be padding.
+
+    What a model has left out of a view, such as patches of nothing but padding, need not be in it.
+    """
     frames = dict[int, Box]()
     for view in (view for m in maps for view in m.views):
         top, left, bottom, right = frames.get(view.image, WHOLE)
-        box = view.box
+        box = view.seen_box
         frames[view.image] = min(top, box[0]), min(left, box[1]), max(bottom, box[2]), max(right, box[3])
     return frames
 
@@ -294,6 +322,11 @@ def _maps(
         if not wrong:
             raise ArgumentError("there is no map; expected at least one")
         raise next((error for error in wrong if not isinstance(error, ElsewhereError)), wrong[0])
+    if wanted is None:  # of one kind of queries: of a decoder that reads an image, not those of its vision tower
+        kind = min((of.kind for _, of in made), key=DEFAULT_KINDS.index)
+        made = [(m, of) for m, of in made if of.kind == kind]
+    elif is_key and named_patch(wanted) is None and any(of.kind != "patch" for _, of in made):
+        made = [(m, of) for m, of in made if of.kind != "patch"]  # a word, not the patch at its place in other layers
     first = made[0][1]
     alone = tuple(_joined(made)) if first.kind == "all" else tuple(m for m, _ in made)
     return alone, first, len(made)
@@ -334,7 +367,13 @@ def _image_map(
         raise ElsewhereError(f"{m.name}: {of.name or 'no query'} sees no patch")
     made = tuple(
         PatchView(
-            weights, chance, view.name, view.image, view.box, of.patch if are_same and of.view == view.name else None
+            weights,
+            chance,
+            view.name,
+            view.image,
+            view.box,
+            of.patch if are_same and of.view == view.name else None,
+            view.is_placed,
         )
         for (weights, chance), view in zip(numbers, views, strict=True)
     )
@@ -369,6 +408,7 @@ def _sources(
     aspect: float | None,
     names: Sequence[str] | None,
     frames: Mapping[int, Box],
+    kind: Kind,
 ) -> tuple[tuple[AttentionMap, tuple[int, ...]], ...]:
     """See ``ImageAttention.sources``.
 
@@ -376,12 +416,15 @@ def _sources(
         attention, wanted, is_key, grid, aspect: as of ``_asked``, for each map.
         names: what a mean is over; None: nothing.
         frames: as ``_frames`` returns them.
+        kind: what the query or the key is.
     """
     found = list[tuple[AttentionMap, tuple[int, ...]]]()
     for m in attention.maps:
         with suppress(ArgumentError):
             _require_whole(m)
             views, others, of = _asked(m, wanted, is_key, grid, aspect)
+            if of.kind != kind and (wanted is None or is_key):  # as ``_maps``
+                continue
             rows, columns = (views, others) if is_key else (others, views)
             sides = ((m.rows, rows), (m.columns, columns))
             framed = [(axis, tuple(_in_frame(view, frames) for view in of_side)) for axis, of_side in sides]

@@ -2,14 +2,14 @@
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mhaviz.errors import ArgumentError, counted, is_accepted, parameter, quoted
 from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.spans import are_nameless
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.inputs.tokens import ANSWER, OF_ONE_TEXT, Tokens
 from mhaviz.results.answer import words_named
 from mhaviz.results.axis import Axis, words_with
 from mhaviz.results.image_grids import MOST_SPECIAL
@@ -26,9 +26,17 @@ QueryChoice = int | str | tuple[int, int] | None
 """A query or a key: a position among all tokens; a patch, (row, column), "row,column" or "thumbnail row,column"; a
 word; None: the default of ``Attention.over_image``."""
 
-Kind = Literal["patch", "word", "position", "all", "after"]
+Kind = Literal["patch", "word", "position", "all", "after", "answer"]
 """What is drawn the attention of: a patch; a word or special token; a token that has only a position; the mean over all
-queries; that over the queries after the last patch."""
+queries; that over the queries after the last patch; that over those that the model has written."""
+
+
+DEFAULT_KINDS: tuple[Kind, ...] = ("answer", "after", "word", "position", "all", "patch")
+"""Kinds of default queries; of maps that have several, those of the first are drawn."""
+
+Queries = Literal["patches", "words", "tokens"]
+"""What the queries of a mean are: patches; words, or other tokens with names; tokens without names, or of several
+kinds."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Chosen:
         kind: see ``Kind``.
         name: their name, "3,11", "thumbnail 3,11", "[CLS]" or "#69"; "": they have none.
         view, patch: view of the patch, and its row and column; None: they are no patch.
+        queries: what several of them are.
     """
 
     places: tuple[int, ...]
@@ -47,6 +56,7 @@ class Chosen:
     name: str = ""
     view: str | None = None
     patch: tuple[int, int] | None = None
+    queries: Queries = "tokens"
 
 
 class ElsewhereError(ArgumentError):
@@ -143,20 +153,38 @@ def _places(query: int | str, axis: Axis, views: Sequence[PatchGrid], option: st
 
 
 def default_queries(m: "AttentionMap", views: Sequence[PatchGrid]) -> Chosen:
-    """Return the queries of the default: the class token; of a decoder, those after the last patch; else all.
+    """Return the queries of the default: the class token; of a decoder, those that it has written, or else those after
+    the last patch; else all.
 
     ``views``: the views of images among the queries; empty: there are none.
     """
     tokens, n_queries = m.rows.tokens, len(m.queries)
     patches = {place for view in views for place in view.tokens}
     others = [place for place in range(n_queries) if place not in patches]
-    if not patches:
-        return Chosen(tuple(range(n_queries)), "all")
-    if m.kind == "masked" and (after := tuple(range(max(patches) + 1, n_queries))):
-        return Chosen(after, "after")
-    if others and len(others) <= MOST_SPECIAL and not _has_words(tokens, others):
+    if patches and tokens.turns and tokens.turns[-1].name == ANSWER:
+        written = tuple(range(tokens.turns[-1].start, n_queries))
+        return Chosen(written, "answer", queries=_queries(tokens, written, patches))
+    after = tuple(range(max(patches, default=-1) + 1, n_queries))
+    if patches and after and (m.kind == "masked" or _are_blind(m, range(min(patches)))):
+        return Chosen(after, "after", queries=_queries(tokens, after, patches))
+    if patches and others and len(others) <= MOST_SPECIAL and not _has_words(tokens, others):
         return chosen_tokens(others[0], m.rows, views, m.name, "query")
-    return Chosen(tuple(range(n_queries)), "all")
+    every = tuple(range(n_queries))
+    return Chosen(every, "all", queries=_queries(tokens, every, patches))
+
+
+def _are_blind(m: "AttentionMap", before: range) -> bool:
+    """Return whether there are tokens before the first patch that give no token behind them any weight, as in a decoder
+    in which patches see each other."""
+    return bool(before) and m.kind in OF_ONE_TEXT and not (m.weights[:, : before.stop, before.stop :] > 0).any()
+
+
+def _queries(tokens: Tokens, places: Sequence[int], patches: Set[int]) -> Queries:
+    if all(place in patches for place in places):
+        return "patches"
+    names = [tokens.texts[place].strip() for place in places]
+    has_names = not any(name in ("", str(place), f"token {place}") for name, place in zip(names, places, strict=True))
+    return "words" if has_names and patches.isdisjoint(places) else "tokens"
 
 
 def _has_words(tokens: Tokens, places: Sequence[int]) -> bool:

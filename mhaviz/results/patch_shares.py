@@ -59,6 +59,7 @@ class PatchView(ShortRepr):
             over all views of a map.
         name, image, box: as of ``PatchGrid``.
         patch: row and column of the patch that is the query or the key; None: it is none of this view.
+        is_placed: as of ``PatchGrid``.
     """
 
     weights: NDArray[np.float64]
@@ -67,12 +68,24 @@ class PatchView(ShortRepr):
     image: int = 0
     box: Box = WHOLE
     patch: tuple[int, int] | None = None
+    is_placed: bool = False
 
     @property
     def grid(self) -> tuple[int, int]:
         """Number of rows and columns of patches."""
         rows, columns = self.chance.shape
         return rows, columns
+
+    @property
+    def seen_box(self) -> Box:
+        """Part of the image from the first to the last row and column of patches that are seen."""
+        (rows, columns), (top, left, bottom, right) = self.grid, self.box
+        down, across = (np.flatnonzero((self.chance > 0).any(axis=axis)) for axis in (1, 0))
+        if not down.size:
+            return self.box
+        height, width = (bottom - top) / rows, (right - left) / columns
+        first, last = (int(down[0]), int(across[0])), (int(down[-1]) + 1, int(across[-1]) + 1)
+        return top + first[0] * height, left + first[1] * width, top + last[0] * height, left + last[1] * width
 
     def over(self, rows: int, columns: int, divides: bool) -> "PatchView":
         """Return the view in more patches, which lie over its own; nothing is smoothed.

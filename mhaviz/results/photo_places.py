@@ -35,8 +35,8 @@ _STEPS = 16
 """Parts of a photo's side, at the ends of which a picture is looked for."""
 _FEWEST = 3
 """Least parts of a photo's side that a picture is looked for in."""
-_TRIED = 12
-"""Places that are made exact."""
+_TRIED, _TRIED_USUAL = 14, 3
+"""Places that are made exact, the first of which are usual ones."""
 _LATTICE = 0.25
 """Part of a patch by which views may be off a common grid."""
 _APART = 0.01
@@ -95,7 +95,8 @@ class PhotoPlaces:
 
     def __init__(self, photo: NDArray[np.uint8]) -> None:
         self._sums = _Sums.of(photo)
-        self._boxes = np.array([*_usual(photo.shape[0], photo.shape[1]), *_anywhere()])
+        usual = list(_usual(photo.shape[0], photo.shape[1]))
+        self._n_usual, self._boxes = len(usual), np.array([*usual, *_anywhere()])
         self._cells = self._sums.cells(self._boxes, _COARSE)
 
     def find(self, picture: Pixels) -> tuple[float, Box] | None:
@@ -114,10 +115,12 @@ class PhotoPlaces:
         coarse = _correlations(shown.cells(whole, _COARSE)[0], self._cells)
         found: list[tuple[float, NDArray[np.float64]]] = []
         middle = shown.cells(whole, min(_MIDDLE, *inside.shape[:2]))[0]
-        for i in np.argsort(-coarse, kind="stable"):
-            if len(found) == _TRIED or coarse[i] < _LEAST_COARSE:
+        best_usual = np.argsort(-coarse[: self._n_usual], kind="stable")[:_TRIED_USUAL]
+        for i in (*best_usual, *np.argsort(-coarse, kind="stable")):
+            if len(found) == _TRIED or (coarse[i] < _LEAST_COARSE and len(found) >= _TRIED_USUAL):
                 break
-            if not any(_overlap(self._boxes[i], box) > _SAME for _, box in found):
+            is_usual = i < self._n_usual and len(found) < _TRIED_USUAL
+            if is_usual or not any(_overlap(self._boxes[i], box) > _SAME for _, box in found):
                 found.append(_refined(middle, self._sums, self._boxes[i], 1 / _STEPS, 1 / 256))
         if not found:
             return None

@@ -90,7 +90,7 @@ class _Photos:
         down, across = bottom - top, right - left
         box = grid.box
         part = top + box[0] * down, left + box[1] * across, top + box[2] * down, left + box[3] * across
-        return replace(grid, image=number, box=part)
+        return replace(grid, image=number, box=part, is_placed=True)
 
     def tokens(self, tokens: Tokens) -> Tokens:
         """Return tokens whose patches are called by their places in the photos."""
@@ -143,8 +143,8 @@ def _as_photo(seen: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def with_photos(
     maps: Sequence[AttentionMap], photos: Sequence[NDArray[np.uint8]]
-) -> tuple[tuple[AttentionMap, ...], tuple[NDArray[np.uint8], ...], int]:
-    """Return maps with their views at their places in photos, the photos, and how many pictures are in none of them.
+) -> tuple[tuple[AttentionMap, ...], tuple[NDArray[np.uint8], ...]]:
+    """Return maps with their views at their places in photos, and the photos.
 
     Views of which it is not known what the program has read stay as they are.
 
@@ -159,4 +159,4 @@ def with_photos(
     for m in maps:
         rows, columns = found.tokens(m.rows.tokens), found.tokens(m.columns.tokens)
         placed.append(replace(m, rows=replace(m.rows, tokens=rows), columns=replace(m.columns, tokens=columns)))
-    return tuple(placed), tuple(found.photos), len(found.photos) - len(photos)
+    return tuple(placed), tuple(found.photos)

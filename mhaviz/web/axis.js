@@ -75,9 +75,10 @@ export class Axis {
     return text + [...position].map((digit) => SUBSCRIPTS[digit]).join("");
   }
 
-  /** "street (5)"; for a cell of several tokens, "the street was (4–6)". */
+  /** "street (5)", "patch 3,11"; for a cell of several tokens, "the street was (4–6)". */
   name(index) {
     const piece = this.piece(index);
+    if (this.pieces.isPatch(piece)) return this.pieces.name(piece);
     return `${shortened(this.pieces.text(piece), 40)} (${this.pieces.positions(piece)})`;
   }
 

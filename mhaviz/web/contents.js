@@ -246,6 +246,8 @@ export class PageMap {
 /** The queries or the keys of a map, and their cells. Positions are those of the whole input. */
 export class Side {
   #labelled;
+  /** @type {Set<number> | null} */
+  #patches = null;
 
   constructor({ tokens, edges }, allTokens) {
     this.#labelled = allTokens[tokens];
@@ -274,6 +276,17 @@ export class Side {
   /** Whether a token is a word or a part of one: it has a letter or a digit, and is not special. */
   isWord(position) {
     return !this.special.has(position) && /[\p{L}\p{N}]/u.test(this.label(position));
+  }
+
+  /** Whether a token is a patch of an image. */
+  isPatch(position) {
+    this.#patches ??= new Set(this.images.flatMap((image) => image.places));
+    return this.#patches.has(position);
+  }
+
+  /** "patch 3,11", or as `placed`. */
+  named(position) {
+    return this.isPatch(position) ? `patch ${this.label(position)}` : this.placed(position);
   }
 
   /** A token after its position; the position alone where it is also the token's label. */

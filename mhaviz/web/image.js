@@ -10,6 +10,8 @@ import { LEAST_PATCHES, ofQueries, sharesOf, toKeys } from "./shares.js";
 const WIDTH = 360; // CSS pixels of a picture at most
 const HEIGHT = 360;
 const DIM = "rgb(0 0 0 / 0.62)";
+const PALE = "rgb(255 255 255 / 0.65)"; // over what lies outside of all patches
+const STRIPES = { light: "#ececec", dark: "#d0d0d0", width: 6 }; // of padding
 const OF_QUERY = "#00c8d7";
 const MOST_OPTIONS = 500; // tokens that can be chosen in a list
 
@@ -75,7 +77,7 @@ export class ImageView {
     const chosen = this.#app.state.values[this.role];
     if (chosen !== null && !others.includes(chosen)) others.push(chosen);
     const first = ["", this.images.name];
-    this.choice.options = [first, ...others.map((place) => [String(place), shortened(side.placed(place), 40)])];
+    this.choice.options = [first, ...others.map((place) => [String(place), shortened(side.named(place), 40)])];
     this.choice.value = chosen === null ? "" : String(chosen);
   }
 
@@ -91,7 +93,7 @@ export class ImageView {
     const views = grids.map((grid) => {
       const range = [begin, (begin += grid.places.length)];
       const [times, outlined, weights] = [shares.times, shares.outlined, found.weights].map((x) => x.slice(...range));
-      return { grid, times, outlined, weights };
+      return { grid, times, outlined, weights, range, chance: found.chance.slice(...range) };
     });
     this.line.textContent = this.#told(shares);
     const isSame = this.#drawn?.grids === JSON.stringify(grids);
@@ -160,13 +162,15 @@ export class ImageView {
 
   #paint() {
     if (!this.#drawn || this.element.closest("[hidden]")) return;
-    const { views, pictures } = this.#drawn;
+    const { views, pictures, shares } = this.#drawn;
     const query = this.#patchOfQuery();
     views.forEach((view, at) => {
       const { photo, width, height } = this.#frame(view);
       const { canvases, name } = pictures[at];
       const { grid } = view;
-      name.textContent = views.length > 1 ? grid.name || `view ${at}` : "";
+      const [begin, end] = view.range;
+      const share = shares.times.slice(begin, end).reduce((sum, x, i) => sum + (x > 0 ? x * view.chance[i] : 0), 0);
+      name.textContent = views.length > 1 ? `${grid.name || `view ${at}`}: ${percent(share)}` : "";
       for (const canvas of canvases) {
         Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
         canvas.setAttribute("aria-label", `${grid.name || "image"}: ${this.line.textContent}`);
@@ -201,6 +205,11 @@ export class ImageView {
     }
     context.fillStyle = DIM;
     context.fill("evenodd");
+    const [left, top, right, bottom] = [xOf(0), yOf(0), xOf(columns), yOf(rows)];
+    fillAround(context, [0, 0, width, height], [left, top, right - left, bottom - top], PALE);
+    const [y0, x0, y1, x1] = this.images.photoBoxes[this.images.numbers.indexOf(grid.image)];
+    const inside = [x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height];
+    fillAround(context, [0, 0, width, height], inside, stripesOf(context));
     const lines = outlineOf(outlined.map((is) => 1 - is), rows, columns);
     for (const [colour, thickness] of [["#000000", 5], ["#ffffff", 2.5]]) {
       context.strokeStyle = colour;
@@ -288,4 +297,37 @@ export class ImageView {
     this.#point(at, cell);
     this.#app.say(`${this.line.textContent}; ${this.pointed.textContent}`);
   }
+}
+
+/** Fill what is inside of one box and outside of another; boxes are x, y, width and height. */
+function fillAround(context, whole, inner, style) {
+  const [x, y, width, height] = inner;
+  context.save();
+  context.beginPath();
+  context.rect(...whole);
+  context.clip();
+  context.beginPath();
+  context.rect(...whole);
+  context.rect(x, y, width, height);
+  context.fillStyle = style;
+  if (x > 0.5 || y > 0.5 || x + width < whole[2] - 0.5 || y + height < whole[3] - 0.5) context.fill("evenodd");
+  context.restore();
+}
+
+/** A pattern of diagonal stripes of two light greys. */
+function stripesOf(context) {
+  const { light, dark, width } = STRIPES;
+  const tile = make("canvas", { width: 2 * width, height: 2 * width });
+  const lines = tile.getContext("2d");
+  lines.fillStyle = light;
+  lines.fillRect(0, 0, 2 * width, 2 * width);
+  lines.strokeStyle = dark;
+  lines.lineWidth = width / Math.SQRT2;
+  for (const offset of [-2 * width, 0, 2 * width]) {
+    lines.beginPath();
+    lines.moveTo(offset - 1, 2 * width + 1);
+    lines.lineTo(offset + 2 * width + 1, -1);
+    lines.stroke();
+  }
+  return context.createPattern(tile, "repeat");
 }

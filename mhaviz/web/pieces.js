@@ -107,8 +107,14 @@ export class Pieces {
     return end - first === 1 ? String(first) : `${first}–${end - 1}`;
   }
 
-  /** “street” (5), shortened to one line. */
+  /** Whether a piece is one patch of an image. */
+  isPatch(piece) {
+    return this.edges[piece + 1] - this.edges[piece] === 1 && this.side.isPatch(this.edges[piece]);
+  }
+
+  /** “street” (5), or "patch 3,11", shortened to one line. */
   name(piece, length = 40) {
+    if (this.isPatch(piece)) return this.side.named(this.edges[piece]);
     return `“${isolated(shortened(this.text(piece), length))}” (${this.positions(piece)})`;
   }
 }

@@ -85,12 +85,13 @@ export class WhyView {
       [this.query, map.rows, query],
       [this.key, map.columns, key],
     ]) {
-      const option = (_, at) => [String(side.start + at), shortened(side.placed(side.start + at), 36)];
+      const option = (_, at) => [String(side.start + at), shortened(side.named(side.start + at), 36)];
       if (this.#listed !== map) choice.options = side.labels.map(option);
       choice.value = position;
     }
     this.#listed = map;
-    const name = (side, position) => `“${isolated(shortened(side.label(position), 30))}” (${position})`;
+    const name = (side, position) =>
+      side.isPatch(position) ? side.named(position) : `“${isolated(shortened(side.label(position), 30))}” (${position})`;
     const weight = row.weights[key];
     const pair = `${name(map.rows, query)} → ${name(map.columns, key)}`;
     this.title.textContent = `${headName(map, head)}: ${pair}, weight ${short(weight)}`;

@@ -670,7 +670,7 @@ def test_an_image_is_read_as_patches():
     np.testing.assert_array_equal(m.weights, expected[0].detach())
     over = recording.attention.over_image(np.zeros((32, 48, 3), np.uint8))
     assert over.query == "cls_token", "as the model calls it"
-    assert page_of(over).reading(Drawn()).endswith("of the weight goes to cls_token")
+    assert page_of(over).reading(Drawn()).endswith("of the weight goes to the class token")
 
 
 def _gpt2(attention):

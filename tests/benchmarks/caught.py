@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 TESTS = Path(__file__).parents[1]
 TABLE = TESTS.parent / "samples" / "caught-models.md"
+OTHER = "## Over an image"
+"""The heading of what ``patches_drawn.py`` writes below."""
 LEAST_CAUGHT = 60
 sys.path.insert(0, str(TESTS))  # zoo stands there
 
@@ -112,7 +114,8 @@ def main() -> None:
     rows = table([row(entry, one) for entry, one in found])
     text = HEADER.format(versions=", ".join(versions), summary=summary) + "\n" + rows + "\n"
     if options.write:
-        TABLE.write_text(text, encoding="utf-8")
+        _, heading, other = TABLE.read_text(encoding="utf-8").partition(OTHER)
+        TABLE.write_text(f"{text}\n{heading}{other}" if heading else text, encoding="utf-8")
         print(summary)
     else:
         print(text)

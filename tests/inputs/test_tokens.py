@@ -59,8 +59,11 @@ def test_views_of_images_among_words_are_no_grid_of_all():
 def test_only_all_tokens_are_a_whole_image():
     tokens = patch_tokens(2, 2, 1)
     assert tokens[:] == tokens[0:5] == tokens
-    for part in (tokens[1:], tokens[:4], tokens[:0], tokens.at((1, 2, 3, 4)), tokens + tokens):
+    for part in (tokens[:4], tokens[:0], tokens.at((1, 2, 4)), tokens + tokens):
         assert part.grid is None
+    for part in (tokens[1:], tokens.at((1, 2, 3, 4))):
+        assert (part.grid, part.images[0].places) == ((2, 2), (0, 1, 2, 3))
+    assert tokens.at((4, 0, 1)).images[0].places == (2, -1, -1, 0)
 
 
 @pytest.fixture

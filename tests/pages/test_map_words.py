@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from made import Edges, hiding, remade
 from rich.cells import cell_len
 
-from mhaviz.inputs.tokens import Tokens
+from mhaviz.inputs.tokens import Tokens, patch_tokens
 from mhaviz.pages.blocks import Drawn
 from mhaviz.pages.labels import title_text
 from mhaviz.pages.map_words import (
@@ -17,7 +17,7 @@ from mhaviz.pages.map_words import (
     pooled_text,
     reading_text,
 )
-from mhaviz.pages.words import attention_title
+from mhaviz.pages.words import attention_title, position_text
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.quantity import Cells, Quantity
@@ -175,3 +175,17 @@ def test_what_a_rollout_is(random_map):
     text = reading_text(Attention(Source("s"), (random_map(1, reach=1, rollout=True),)), Drawn())
     assert "rollout: through this layer and all before it (Abnar and Zuidema 2020)" in text
     assert "outline" not in text
+
+
+def test_a_patch_is_named_as_one():
+    axis = Axis(patch_tokens(2, 2, 1))
+    m = AttentionMap(np.full((1, 5, 5), 0.2, np.float32), axis, axis).of_query(3)
+    said = str(map_title(m, ""))
+    assert ", patch 1,0" in said
+    assert "query 3" not in said
+    assert [position_text(3, text) for text in ("1,0", "frame 2 1,0", "cat", "3")] == [
+        "patch 1,0",
+        "patch 1,0 of frame 2",
+        "3 cat",
+        "3",
+    ]

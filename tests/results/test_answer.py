@@ -19,13 +19,16 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mhaviz.errors import ArgumentError
+from mhaviz.inputs.patches import PatchGrid
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.pages.answer import answer_page, mean_text, not_ranked_text, query_names, title_text
 from mhaviz.pages.blocks import Bars, Drawn, Shaded
 from mhaviz.pages.colormaps import SINK
 from mhaviz.pages.labels import placed
 from mhaviz.pages.registry import page_of
 from mhaviz.results.answer import lacking_text, weights_of
-from mhaviz.results.attention import Attention
+from mhaviz.results.attention import Attention, AttentionMap
+from mhaviz.results.axis import Axis
 from mhaviz.results.result import RANDOM_WEIGHTS, Source
 from mhaviz.views.colours import palette
 from mhaviz.views.figure.sheet import QUIET
@@ -652,3 +655,14 @@ def test_a_long_text_keeps_the_lines_with_the_word_and_the_largest_numbers():
     for shown in texts, in_terminal:
         assert {"word200", "word370", "…"} < {*shown}
         assert "word399" not in shown
+
+
+def test_patches_are_no_words_that_stand_before_others():
+    tiles = (replace(PatchGrid.run(2, 2), name="thumbnail"), replace(PatchGrid.run(4, 4, 4), name="tiles"))
+    labels = [label for grid in tiles for label in grid.labels().values()]
+    axis = Axis(Tokens((*labels, "a", "black", "cat", "sits"), images=tiles))
+    weights = np.random.default_rng(0).dirichlet(np.full(24, 0.2), (4, 24)).astype(np.float32)
+    attention = Attention(Source(""), (AttentionMap(weights, axis, axis),))
+    for ask in (lambda: attention.answer("cat"), attention.lines):
+        with pytest.raises(ArgumentError, match="expected the words of a text, got patches of an image"):
+            ask()

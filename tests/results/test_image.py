@@ -517,3 +517,98 @@ def test_a_layer_is_a_number_and_never_its_text(attention):
         attention.select(layer="0")
     with pytest.raises(ArgumentError, match="`head`: expected a whole number, or several, got '0'"):
         attention.select(head="0")
+
+
+def placed(attention, seen, box=(0.0, 0.0, 1.0, 1.0)):
+    """The attention with the pixels that the program has read, as a recording has them."""
+    maps = []
+    for m in attention.maps:
+        images = tuple(replace(grid, seen=seen, box=box) for grid in m.rows.tokens.images)
+        axis = Axis(replace(m.rows.tokens, images=images))
+        maps.append(replace(m, rows=axis, columns=axis))
+    return replace(attention, maps=tuple(maps))
+
+
+def photo_of(height=60, width=80):
+    """A photo in which no part looks like another."""
+    rng = np.random.default_rng(3)
+    small = Image.fromarray(rng.integers(0, 256, (12, 16, 3), np.uint8))
+    return np.asarray(small.resize((width, height), Image.Resampling.BICUBIC))
+
+
+def test_a_photo_whose_place_is_found_is_not_said_to_be_stretched(attention):
+    photo = photo_of()
+    read = np.asarray(Image.fromarray(photo).resize((48, 48)), np.float32) / 255
+    over = placed(attention_of(4, 4), read).over_image(photo)
+    assert over.stretched is None
+    assert all(view.is_placed for m in over.maps for view in m.views)
+    assert (over.n_given, over.n_unplaced, over.photo_boxes) == (1, 0, ((0, 0, 1, 1),))
+    assert attention_of(4, 4).over_image(photo).stretched is not None
+
+
+def test_what_is_in_no_photo_is_drawn_as_it_was_read_and_counted():
+    read = photo_of(48, 48).astype(np.float32) / 255
+    attention = placed(attention_of(4, 4), read)
+    other = np.random.default_rng(8).integers(0, 256, (40, 50, 3), np.uint8)
+    over = attention.over_image(other)
+    assert (over.n_given, over.n_unplaced) == (1, 1)
+    assert over.image.shape == (48, 48, 3)
+    assert over.to_dict()["drawn_as_read"] == 1
+    without = attention.over_image()
+    assert (without.n_given, without.n_unplaced) == (0, 1)
+
+
+def test_padding_is_known():
+    photo = photo_of(60, 80)
+    square = np.full((80, 80, 3), 100, np.uint8)
+    square[10:70] = photo
+    over = placed(attention_of(4, 4), square.astype(np.float32)).over_image(photo)
+    assert over.image.shape[0] == pytest.approx(80, abs=2)
+    assert over.photo_boxes[0] == pytest.approx((1 / 8, 0, 7 / 8, 1), abs=0.02)
+    assert over.to_dict()["image"]["without_padding"] == over.photo_boxes[0]
+
+
+def test_a_key_that_is_a_word_leaves_layers_out_in_which_it_is_the_place_of_a_patch():
+    pixels, words = patch_tokens(2, 3), Tokens(("a", "red", "cat", "."))
+    self_attention = of_map(weights_of(2, 6, 6), pixels).maps[0]
+    cross = of_map(weights_of(2, 6, 4), pixels, words, "cross", layer=1).maps[0]
+    attention = Attention(Source(""), (self_attention, cross))
+    for key in (2, "#2"):
+        over = attention.over_image(PHOTO, key=key)
+        assert (over.query, over.kind, [m.layer for m in over.maps], over.left_out) == ("cat", "word", [1], 1)
+        assert [m.layer for m, _ in over.sources] == [1]
+    assert [m.layer for m in attention.over_image(PHOTO, key="0,2").maps] == [0]
+
+
+def test_default_queries_are_of_one_kind():
+    tower, tokens = patch_tokens(2, 3), patch_tokens(2, 3, 1, 2)
+    maps = (
+        of_map(weights_of(2, 6, 6), tower).maps[0],
+        hiding(of_map(weights_of(2, 9, 9), tokens, kind="masked", layer=1).maps[0]),
+    )
+    over = Attention(Source(""), maps).over_image(PHOTO)
+    assert (over.kind, [m.layer for m in over.maps], over.left_out) == ("after", [1], 1)
+    assert over.queries == "tokens"
+
+
+def test_tokens_before_the_image_that_see_nothing_of_it_are_no_class_token():
+    weights = weights_of(1, 9, 9)
+    weights[:, 0, 1:] = 0
+    weights[:, 0, 0] = 1
+    over = of_map(weights, patch_tokens(2, 3, 1, 2)).over_image(PHOTO)
+    assert over.kind == "after"
+    assert of_map(weights_of(1, 9, 9), patch_tokens(2, 3, 1, 2)).over_image(PHOTO).kind == "position"
+
+
+def test_patches_of_padding_that_are_no_tokens_need_no_room():
+    photo = photo_of(60, 80)
+    square = np.full((80, 80, 3), 100, np.uint8)
+    square[10:70] = photo
+    places = [-1] * 8 + [*range(48)] + [-1] * 8
+    grid = PatchGrid(8, 8, tuple(places), seen=square.astype(np.float32))
+    tokens = Tokens(tuple(grid.labels()[i] for i in range(48)), images=(grid,))
+    over = of_map(weights_of(1, 48, 48), tokens).over_image(photo, "1,0")
+    assert over.photo_boxes[0] == pytest.approx((0, 0, 1, 1), abs=0.02)
+    (view,) = over.maps[0].views
+    assert view.seen_box == pytest.approx((0, 0, 1, 1), abs=0.02)
+    assert (view.patch, view.grid) == ((1, 0), (8, 8)), "as they are called"

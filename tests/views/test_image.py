@@ -28,6 +28,7 @@ from mhaviz.views.lab import to_lab
 from mhaviz.views.photos import COLOUR, LIGHT, lit_photo
 from mhaviz.views.showing import figure_of, figures_of, view_of
 from mhaviz.views.style import Style
+from mhaviz.views.terminal.safe_console import SafeConsole
 
 PHOTO = np.zeros((28, 42, 3), np.uint8)
 PHOTO[:, :21], PHOTO[:, 21:] = (240, 120, 30), (20, 20, 60)
@@ -108,7 +109,7 @@ def test_an_even_photo_is_untouched():
     sheet = figure_of(of_row(np.full(37, 1 / 37), 6, 6))
     assert (middles(images(sheet, "photo")[0], sheet, 6, 6) == PLAIN[0, 0]).all()
     assert any("half in 18 of 36: even" in text for text in texts(sheet))
-    assert texts(sheet)[0].startswith("What [CLS] looks at is spread evenly over the image")
+    assert texts(sheet)[0] == "[CLS] looks evenly at the image: half of it takes 18 of 36 patches"
     assert not any("outlined" in text for text in texts(sheet))
 
 
@@ -149,30 +150,25 @@ def test_the_query_is_outlined_in_both_pictures_and_stays_visible():
 
 
 def test_titles_say_in_how_many_patches_half_lies():
-    assert (
-        texts(figure_of(of_row(peaks(), 6, 6)))[0] == "Half of what [CLS] looks at in the image lies in 2 of 36 patches"
-    )
+    assert texts(figure_of(of_row(peaks(), 6, 6)))[0] == "In the image, [CLS] looks mostly at 2 of 36 patches"
     several = of_weights(
         np.stack([np.broadcast_to(row, (1, 37, 37)) for row in (peaks(), np.full(37, 1 / 37))]),
         patch_tokens(6, 6, 1),
         PLAIN,
         "1,1",
     )
-    said = "Half of what patch 1,1 looks at in the image lies in 2 of 36 patches in L0 H0; it is even in L1 H0"
+    said = "In the image, patch 1,1 looks mostly at 2 of 36 patches (L0 H0; even in L1 H0)"
     assert page_of(several).title == said
     few = of_row([0.2, 0.5, 0.1, 0.1, 0.1], 2, 2)
-    assert page_of(few).title == "Of what [CLS] looks at in the image, patch 0,0 gets most: 2.5 × uniform"
+    assert page_of(few).title == "In the image, [CLS] looks most at patch 0,0: 2.5 × uniform"
     row = np.full(65, 0.005)
     row[30] = 0.05
-    assert (
-        page_of(of_row(row, 8, 8)).title
-        == "Only patch 3,5 stands out of what [CLS] looks at in the image: 8.8 × uniform"
-    )
+    assert page_of(of_row(row, 8, 8)).title == "In the image, [CLS] looks evenly, except at patch 3,5: 8.8 × uniform"
     row = np.full(197, 0.005)
     row[[10, 11, 30]] = 0.05
-    said = "3 of 196 patches stand out of what [CLS] looks at in the image: up to 8.8 × uniform"
+    said = "In the image, [CLS] looks evenly, except at 3 of 196 patches: up to 8.8 × uniform"
     assert page_of(of_row(row, 14, 14)).title == said
-    assert page_of(of_row([1.0, *[0] * 36], 6, 6)).title == "[CLS] gives nothing to the image"
+    assert page_of(of_row([1.0, *[0] * 36], 6, 6)).title == "[CLS] does not look at the image"
     by_chance = replace(over(), source=Source("seed 0", {"kind": RANDOM_WEIGHTS}))
     assert page_of(by_chance).title.endswith(", by chance: the weights are random")
 
@@ -182,21 +178,19 @@ def test_titles_of_means_and_of_keys():
     weights = np.random.default_rng(0).dirichlet(np.full(36, 0.1), (2, 2, 36)).astype(np.float32)
     attention = Attention(Source("made"), tuple(AttentionMap(w, axis, axis, layer=i) for i, w in enumerate(weights)))
     title = page_of(attention.over_image(PLAIN)).title
-    assert title.startswith(
-        ("Half of what all queries look at in the image, on average, lies in", "What all queries look at")
-    )
+    assert title.startswith(("In the image, the average patch looks mostly at", "The average patch looks evenly at"))
     key = page_of(attention.over_image(PLAIN, key="1,1", layer=0, head=0))
-    assert re.fullmatch(r"Half of what patch 1,1 gets from the image comes from \d+ of 36 patches", key.title)
+    assert re.fullmatch(r"Patch 1,1 is looked at mostly by \d+ of 36 patches", key.title)
     (block,) = key.blocks
     assert any("on average" in form for forms in block.heads[0].notes for form in forms)
     mean = page_of(attention.over_image(PLAIN, "1,1", mean=("heads", "layers"))).title
-    assert mean.endswith("patches in the mean over heads and 2 layers")
+    assert mean.endswith(" patches (mean over heads and 2 layers)")
 
 
 def test_what_goes_elsewhere_is_said_by_name():
     sheet = figure_of(of_row(peaks(cls=0.9), 6, 6))
     assert {"half in 2 of 36", "[CLS] takes 90%"} <= set(texts(sheet))
-    assert any("0.9 of the weight goes to [CLS]" in text for text in texts(sheet))
+    assert any("; 90% of the weight goes to [CLS]" in text for text in texts(sheet))
 
 
 def test_no_token_is_called_by_its_number_where_it_has_a_name():
@@ -271,8 +265,8 @@ def test_frames_are_a_strip_with_a_bar_each(width):
     record = frames()
     sheet = figure_of(record, Style(width=width))
     inside(sheet)
-    said = "Half of what patch 0,1 of frame 2 looks at in the images lies in 2 of 48 patches, most of them in "
-    assert page_of(record).title == f"{said}frames 1 and 2"
+    said = "In the frames, patch 0,1 of frame 2 looks mostly at 2 of 48 patches, in frames 1 and 2"
+    assert page_of(record).title == said
     shares = [round(100 * share) for share in record.maps[0].view_shares(0)]
     name = "" if width else "frame "  # of all frames in one form
     assert {f"{name}{i}: {share}%" for i, share in enumerate(shares)} <= set(texts(sheet))
@@ -284,7 +278,7 @@ def test_frames_are_a_strip_with_a_bar_each(width):
 
 def test_heads_of_frames_that_have_no_room_are_said_to_be_left_out():
     sheet = figure_of(frames(heads=20), Style(dpi=40))
-    assert any("most peaked heads are drawn; 16 more have no room" in notice for notice in sheet.notices)
+    assert any("most peaked heads are drawn; 14 more have no room" in notice for notice in sheet.notices)
 
 
 def test_tiles_cover_their_part_of_the_photo():
@@ -370,6 +364,118 @@ def test_an_image_of_another_shape_is_said_to_be_stretched():
     assert not any("stretched" in text for text in texts(figure_of(over())))
 
 
+def of_tiles(n_heads=1, layers=1):
+    """A thumbnail of 4 × 4 patches and tiles of 8 × 8, of one photo; half of all is in two patches of the tiles."""
+    small, large = replace(PatchGrid.run(4, 4), name="thumbnail"), replace(PatchGrid.run(8, 8, 16), name="tiles")
+    grids = (small, large)
+    names = [label for grid in grids for label in grid.labels().values()]
+    row = np.full(81, 0.4 / 78)
+    row[[20, 21]], row[80] = 0.3, 0.1
+    row[:16] += 0.001
+    axis = Axis(Tokens((*names, "cat"), images=grids))
+    weights = np.broadcast_to(row / row.sum(), (n_heads, 81, 81)).astype(np.float32)
+    maps = tuple(AttentionMap(weights, axis, axis, layer=layer) for layer in range(layers))
+    return Attention(Source("made by hand"), maps).over_image(PHOTO, "cat")
+
+
+@pytest.mark.parametrize("width", [None, 3.3, 5.0, 7.0])
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 4)])
+def test_tiles_and_thumbnail_are_named_with_their_shares(layers, heads, width):
+    record = of_tiles(heads, layers)
+    sheet = figure_of(record, Style(dpi=60, width=width))
+    inside(sheet)
+    said = texts(sheet)
+    assert {"tiles", "thumbnail"} <= {text.partition(":")[0] for text in said}
+    assert not any("…" in text for text in said)
+    assert min(letters(sheet)) >= 6
+    assert "thumbnail 4 × 4 and tiles 8 × 8 patches" in " ".join(said)
+    where = "" if layers == heads == 1 else " (L0 H0)"
+    assert page_of(record).title == f"In the image, “cat” looks mostly at 2 of 80 patches, in the tiles{where}"
+
+
+def test_heads_with_few_views_stand_side_by_side_and_fill_the_page():
+    sheet = figure_of(of_tiles(4, 2))
+    photos = images(sheet, "photo")
+    assert len(photos) == 16
+    assert len({round(one.get_extent()[3], 2) for one in photos}) == 2, "a row for each layer"
+    right = max(one.get_extent()[1] for one in photos)
+    assert right > 0.9 * sheet.get_size_inches()[0]
+
+
+def test_one_head_of_many_that_has_room_is_said_to_be_one():
+    sheet = figure_of(frames(n=40, heads=9), Style(dpi=40, room="slide"))
+    assert not any("1 most peaked heads" in notice for notice in sheet.notices)
+
+
+def test_what_lies_outside_of_the_patches_is_pale_and_said():
+    whole = over(6, 6, heads=1, photo=PLAIN)
+    part = replace(whole.maps[0], views=(replace(whole.maps[0].views[0], box=(0.0, 0.25, 1.0, 0.75), is_placed=True),))
+    record = replace(whole, maps=(part,))
+    sheet = figure_of(record)
+    photo = middles(images(sheet, "photo")[0], sheet, 6, 12).astype(int)
+    assert photo[:, [0, 1, -1]].sum(axis=2).min() > photo[:, 3:9].sum(axis=2).max()
+    said = " ".join(texts(sheet))
+    assert "pale: outside of the patches" in said
+    assert "the patches cover the middle 50% of the image" in said
+    assert not any("pale" in text or "cover" in text for text in texts(figure_of(whole)))
+
+
+def test_padding_is_striped_and_said():
+    whole = over(6, 6, heads=1, photo=PLAIN)
+    record = replace(whole, photo_boxes=((0.25, 0.0, 0.75, 1.0),))
+    sheet = figure_of(record)
+    assert any("striped: padding" in text for text in texts(sheet))
+    photo = images(sheet, "photo")[0].get_array()
+    assert len(np.unique(photo[0].reshape(-1, photo.shape[2])[:, 0])) == 2
+    assert "cover" not in " ".join(texts(sheet)), "all of the photo"
+
+
+def test_patches_that_are_not_there_beyond_the_photo_are_not_drawn():
+    times = np.ones((6, 4), np.float32)
+    times[[0, -1]] = np.nan
+    picture = PatchPicture(times, times > 2, photo=PLAIN, box=(-0.25, 0.0, 1.25, 1.0), query=(1, 2))
+    found = picture.within_photo()
+    assert (found.times.shape, found.box, found.query) == ((4, 4), (0, 0, 1, 1), (0, 2))
+    assert found.seen.all()
+    inner = replace(picture, box=(0.0, 0.0, 1.0, 1.0))
+    assert inner.within_photo() is inner, "hidden"
+
+
+@pytest.mark.parametrize(
+    ("n_given", "said"),
+    [
+        (0, "the picture is what the model has read"),
+        (1, "the model has read an image that is not among those given; drawn as it was read"),
+    ],
+)
+def test_photos_that_are_what_was_read_are_said(show, n_given, said):
+    record = replace(over(), n_given=n_given, n_unplaced=1)
+    assert said in " ".join(texts(figure_of(record)))
+    assert said in " ".join(plain(show(view_of(record), 200)).split())
+
+
+def test_small_print_has_one_range_of_percents_for_each_kind():
+    rows = np.stack([np.broadcast_to(peaks(cls=share), (1, 37, 37)) for share in (0.0001, 0.23)])
+    tokens = Tokens(("cls_token", *patch_names(6, 6)), (0,), images=(PatchGrid.run(6, 6, 1),))
+    record = of_weights(rows, tokens, PLAIN)
+    assert "; at most 23% of the weight goes to the class token" in " ".join(texts(figure_of(record)))
+    assert page_of(record).title == "In the image, the class token looks mostly at 2 of 36 patches (L0 H0)"
+    low = of_weights(rows[1:], tokens, PLAIN)
+    assert "; 23% of the weight goes to the class token" in " ".join(texts(figure_of(low)))
+
+
+@pytest.mark.parametrize(("height", "heads"), [(24, 12), (50, 12), (30, 2)])
+def test_it_takes_no_more_than_a_screen_of_the_terminal(height, heads):
+    stream = io.StringIO()
+    console = SafeConsole(file=stream, width=80, height=height, color_system="truecolor", force_terminal=True)
+    console.most_lines = 3 * height
+    console.print(view_of(over(14, 14, heads=heads, photo=PLAIN)))
+    shown = plain(stream.getvalue()).splitlines()
+    assert len(shown) < height
+    assert all(len(line) <= 80 for line in shown)
+    assert any(line.startswith("  ") and "L0 H" in line for line in shown), "a map"
+
+
 def test_it_has_every_format_of_pictures(tmp_path):
     record = over(query="2,3")
     assert set(RESULT_SUFFIXES) <= set(entry_of(record).formats)
@@ -427,14 +533,14 @@ def test_the_terminal_says_what_each_head_does_and_shows_it(show, width, colour)
     record = of_row(peaks(cls=0.9), 6, 6)
     shown = plain(show(view_of(record), width, colour) if colour else show(view_of(record), width))
     words = " ".join(shown.split())
-    assert "L0 H0, [CLS]: half in 2 of 36 patches, at most 11 × uniform; [CLS] takes 90%" in words
+    assert "L0 H0: half in 2 of 36 patches, at most 11 × uniform; [CLS] takes 90%" in words
     assert "made by hand" in words
     assert words.count("L0 H0") == 2, "and the map"
 
 
 def test_the_most_peaked_heads_come_first_in_the_terminal(show):
     record = over(6, 6, heads=12, photo=PLAIN)
-    lines = [line for line in plain(show(view_of(record), 120)).splitlines() if re.match(r"L0 H\d+, token", line)]
+    lines = [line for line in plain(show(view_of(record), 120)).splitlines() if re.match(r"L0 H\d+: half", line)]
     counts = [int(re.search(r"half in (\d+) of", line)[1]) for line in lines]
     assert len(lines) == 8
     assert counts == sorted(counts)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from mhaviz.attention.model import require_one_target
 from mhaviz.errors import ArgumentError, MhavizError, TooLongError, counted, is_accepted, parameter
 from mhaviz.inputs.given import Given
-from mhaviz.inputs.tokens import Segment, Text, Tokens
+from mhaviz.inputs.tokens import ANSWER, PROMPT, Segment, Text, Tokens
 from mhaviz.models.transformers.languages import AS_IT_IS, Languages
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import (
@@ -210,8 +210,8 @@ class Texts:
         (continued,) = self._written([replace(text, source=prompt, types=types)], self.generate)
         written = name_tokens(self.loaded.tokenizer, continued[len(prompt) :])
         types += types[-1:] * len(written)
-        turns = prompt.turns or (Segment("prompt", 0, len(prompt)),)
-        answer = Segment("answer", len(prompt), len(prompt) + len(written))
+        turns = prompt.turns or (Segment(PROMPT, 0, len(prompt)),)
+        answer = Segment(ANSWER, len(prompt), len(prompt) + len(written))
         whole = replace(prompt + written, turns=(*turns, answer))
         return replace(text, source=whole, prompt=len(prompt), types=types)
 

@@ -32,12 +32,16 @@ from mhaviz.views.tiles.patches import (
     LABEL,
     LINE,
     ROW_GAP,
+    STRIP_GAP,
     TITLE,
     WITHIN,
     OverlayLayout,
     lay_out_overlays,
+    strip_note,
+    view_names,
 )
 
+_KEY_WIDTH = 5.5  # most inches of the key for which a page is wider than what it is of
 _KEY_BAR, _KEY_HEIGHT, _AFTER_BAR, _TICKS = 1.1, 0.09, 0.22, 0.14  # inches of the key
 _LINE, _HALO = 0.9, 2.0  # points of a white line around patches that stand out, and of black under it
 _QUERY, _QUERY_HALO = 1.4, 1.6  # points of the line around the query; with its edge, as a multiple of that
@@ -82,7 +86,9 @@ class OverlayPart(Part):
     @property
     def width(self) -> float:
         """Width of photos and maps, or what their key needs."""
-        return max(self.layout.size[0], min(_KEY_BAR + 3 * _AFTER_BAR, self.style.across))
+        key = _KEY_BAR + 3 * _AFTER_BAR
+        key += max(self.fonts.width(self.fonts.shown(text), SMALL) for text in self._key_texts) * DRAWN_WIDER
+        return max(self.layout.size[0], min(key, _KEY_WIDTH, self.style.across))
 
     def height(self, room: float) -> float:
         """Return the height in inches."""
@@ -105,7 +111,9 @@ class OverlayPart(Part):
         )
         self._draw_key(sheet, x, y + self.layout.size[1] + KEY_GAP, room)
         if left := len(self.block.heads) - len(self.layout.heads):
-            sheet.notices.append(f"the {len(self.layout.heads)} most peaked heads are drawn; {left} more have no room")
+            drawn = len(self.layout.heads)
+            heads = f"the {drawn} most peaked heads are drawn" if drawn > 1 else "the most peaked head is drawn"
+            sheet.notices.append(f"{heads}; {left} more have no room")
 
     # pairs
 
@@ -153,6 +161,7 @@ class OverlayPart(Part):
         x, y, width, height = box = _snapped(box, sheet)
         if picture.photo is None:
             return
+        picture = picture.within_photo()
         pixels = lit_photo(picture, *(max(round(side * sheet.pixels), 1) for side in (height, width)))
         sheet.image(x, y, width, height, pixels).set_label(f"photo of {name} {picture.name}".strip())
         inner = _inner(box, picture)
@@ -162,7 +171,7 @@ class OverlayPart(Part):
 
     def _draw_map(self, sheet: Sheet, box: _Box, picture: PatchPicture, name: str, is_small: bool = False) -> None:
         """Draw the map: outside of what the query sees it is blank, and without a frame."""
-        scale = self.scale
+        scale, picture = self.scale, picture.within_photo()
         box = _snapped(box, sheet)
         inner = _inner(box, picture)
         if not is_small and (inner != box or not picture.seen.all()):
@@ -232,27 +241,44 @@ class OverlayPart(Part):
     # strips
 
     def _draw_strips(self, sheet: Sheet, x: float, y: float) -> None:
+        layout, (across, down) = self.layout, self.layout.strip_size
+        for i, head in enumerate(layout.heads):
+            left = x + i % layout.strips_across * (across + STRIP_GAP)
+            self._draw_strip(sheet, left, y + i // layout.strips_across * (down + ROW_GAP), head)
+
+    def _draw_strip(self, sheet: Sheet, x: float, y: float, head: HeadOverlay) -> None:
+        """Draw a head: its name, what is said of it, and its views."""
         layout, pitch = self.layout, self.layout.tile[0] + WITHIN
-        for head in layout.heads:
-            name = self._fitting((head.name,), layout.size[0], bold=True)
-            sheet.write(x, y + TITLE - 0.05, name, SMALL, bold=True, vertical="baseline")
-            said = ["; ".join(forms[0] for forms in notes) for notes in (head.notes, head.notes[::2], head.notes[:1])]
-            text = self._fitting(tuple(said), layout.size[0])
-            sheet.write(x, y + TITLE + LINE - 0.05, text, SMALL, colour=QUIET, vertical="baseline")
-            y += TITLE + LINE
-            best = {*np.argsort([-picture.share for picture in head.pictures], kind="stable")[:2].tolist()}
-            texts = self._share_texts(head)
-            largest = max(max(picture.share, picture.uniform) for picture in head.pictures) or 1.0
-            for i, picture in enumerate(head.pictures):
-                left, top = x + i % layout.across * pitch, y + i // layout.across * (layout.strip_height + WITHIN)
-                self._draw_picture(sheet, left, top, picture, head.name)
-                if picture.query is not None and layout.has_photos:
-                    sheet.frames([_snapped((left, top, *layout.tile), sheet)], _QUERY_COLOUR, _QUERY)
-                self._draw_share(sheet, left, top + layout.pair_size[1], picture, largest, texts[i], i in best)
-            y += layout.strip_rows(head) * (layout.strip_height + WITHIN) + ROW_GAP
+        across = (self.width + STRIP_GAP) / layout.strips_across - STRIP_GAP
+        name = self._fitting((head.name,), across, bold=True)
+        sheet.write(x, y + TITLE - 0.05, name, SMALL, bold=True, vertical="baseline")
+        notes = (strip_note(head),) if layout.n_notes == 1 else head.notes
+        for i, forms in enumerate(notes):
+            colour = QUIET if i or layout.n_notes == 1 else INK
+            at = y + TITLE + LINE * (i + 1) - 0.05
+            sheet.write(x, at, self._fitting(forms, across), SMALL, colour=colour, vertical="baseline")
+        y += TITLE + LINE * layout.n_notes
+        best = {*np.argsort([-picture.share for picture in head.pictures], kind="stable")[:2].tolist()}
+        if len(head.pictures) == 2:
+            best = {int(np.argmax([picture.share for picture in head.pictures]))}
+        texts = self._share_texts(head)
+        largest = max(max(picture.share, picture.uniform) for picture in head.pictures) or 1.0
+        for i, picture in enumerate(head.pictures):
+            left, top = x + i % layout.across * pitch, y + i // layout.across * (layout.strip_height + WITHIN)
+            self._draw_picture(sheet, left, top, picture, head.name)
+            if picture.query is not None and layout.has_photos:
+                sheet.frames([_snapped((left, top, *layout.tile), sheet)], _QUERY_COLOUR, _QUERY)
+            self._draw_share(sheet, left, top + layout.pair_size[1], picture, largest, texts[i], i in best)
 
     def _draw_share(
-        self, sheet: Sheet, x: float, y: float, picture: PatchPicture, largest: float, text: str, is_best: bool
+        self,
+        sheet: Sheet,
+        x: float,
+        y: float,
+        picture: PatchPicture,
+        largest: float,
+        texts: Sequence[str],
+        is_best: bool,
     ) -> None:
         """Draw the share of a view as a bar, with a mark at that of uniform attention, and write it below."""
         width, top = self.layout.tile[0], y + 0.03
@@ -260,35 +286,43 @@ class OverlayPart(Part):
         sheet.page.add_patch(Rectangle((x, top), width * picture.share / largest, BAR, facecolor=fill, linewidth=0))
         at = x + width * picture.uniform / largest
         sheet.ticks([(at, top - 0.015, at, top + BAR + 0.015)], INK, 0.9)
-        sheet.write(x, top + BAR + LINE / 2 + 0.02, text, SMALL, bold=is_best, vertical="center_baseline")
+        for i, text in enumerate(texts):
+            at = top + BAR + LINE * (i + 0.5) + 0.02
+            sheet.write(x, at, text, SMALL, bold=is_best, vertical="center_baseline")
 
-    def _share_texts(self, head: HeadOverlay) -> list[str]:
-        """Return the name and the share of each view, all in the longest form that has room."""
-        shares = [(picture.name, percent(picture.share)) for picture in head.pictures]
-        forms = (
-            [f"{name}: {share}" for name, share in shares],
-            [f"{name.rpartition(' ')[2]}: {share}" for name, share in shares],
-            [share for _, share in shares],
-        )
+    def _share_texts(self, head: HeadOverlay) -> list[tuple[str, ...]]:
+        """Return the lines of the name and the share of each view, all in the longest form that has room."""
+        shares = [percent(picture.share) for picture in head.pictures]
+        named = list(zip(*(view_names(picture.name) for picture in head.pictures), strict=True))
         room = self.layout.tile[0]
+        if self.layout.name_lines == 1:
+            forms = [[f"{name}: {share}" for name, share in zip(names, shares, strict=True)] for names in named]
+            return [(text,) for text in self._alike(forms, room)]
+        return list(zip(self._alike(named, room), shares, strict=True))
+
+    def _alike(self, forms: Sequence[Sequence[str]], room: float) -> list[str]:
+        """Return texts in the first form in which all have room, or in the last, shortened."""
+        shown = [[self.fonts.shown(text) for text in texts] for texts in forms]
 
         def fit(texts: Sequence[str]) -> bool:
-            widths = (self.fonts.width(self.fonts.shown(text), SMALL, bold=True) for text in texts)
-            return max(widths) * DRAWN_WIDER <= room
+            return max(self.fonts.width(text, SMALL, bold=True) for text in texts) * DRAWN_WIDER <= room
 
-        return [self.fonts.shown(text) for text in next(filter(fit, forms), forms[-1])]
+        return next(filter(fit, shown), None) or [self._fitting((text,), room, bold=True) for text in shown[-1]]
 
     # key
 
+    @cached_property
+    def _key_texts(self) -> list[str]:
+        """What is said beside the colour bar."""
+        marks = [*self.block.marks, *["bar: share of a view, with a mark at that of uniform"] * self.block.are_strips]
+        return [text for text in (self.block.key, "; ".join(marks)) if text]
+
     def _key_lines(self, room: float) -> list[str]:
         """Return the lines beside the colour bar."""
-        marks = [*self.block.marks, *["bar: share of a view, with a mark at that of uniform"] * self.block.are_strips]
         width = room - _KEY_BAR - 2.4 * _AFTER_BAR
-        said = [self.block.key, "; ".join(marks)]
         return [
             line
-            for text in said
-            if text
+            for text in self._key_texts
             for line in wrap(self.fonts.shown(text), width / DRAWN_WIDER, SMALL, self.fonts.families)
         ]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mhaviz._version import __version__
 from mhaviz.errors import MhavizError, counted, parameter
-from mhaviz.inputs.patches import PatchGrid
+from mhaviz.inputs.patches import WHOLE, PatchGrid
 from mhaviz.inputs.tokens import KIND_NAMES, Tokens
 from mhaviz.pages.attention import attention_page
 from mhaviz.pages.blocks import Drawn, Page, Table, Text, heads, leaves
@@ -29,7 +29,7 @@ from mhaviz.pages.head_statistics import (
     measure_scales,
 )
 from mhaviz.pages.head_statistics import title as averages_title
-from mhaviz.pages.image import SCALE, image_page
+from mhaviz.pages.image import SCALE, image_page, query_name
 from mhaviz.pages.labels import bare, count_text, cut, harmless, title_text, visible
 from mhaviz.pages.map_words import layers_text, map_title, passes_text, reading_text
 from mhaviz.pages.pooling import pool_map
@@ -207,13 +207,13 @@ def _(result: ImageAttention, style: Style) -> Contents:
     page = image_page(result)
     maps, asked = zip(*result.sources, strict=True)
     scale, ends = SCALE, SCALE.ends
-    name = result.query or {"after": "the tokens after the image"}.get(result.kind, "all queries")
     images = {
         "photos": [photo_address(photo) for photo in result.photos],
+        "photoBoxes": [list(map(float, box)) for box in result.photo_boxes or [WHOLE] * len(result.photos)],
         "numbers": list(result.numbers),
         "ofKey": result.is_key,
         "asked": [list(places) for places in asked],
-        "name": cut(harmless(name), _LABEL),
+        "name": cut(harmless(query_name(result)), _LABEL),
         "scale": {"low": scale.low, "high": scale.high, "ends": ends, "ratios": True, "signed": False}
         | {"name": scale.name, "isOfPatches": True},
     }

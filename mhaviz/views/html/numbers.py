@@ -37,10 +37,12 @@ def _numbers(
             numbers["separators"] = float(shares[:, special].sum()) / n_queries
     if m.kind not in OF_ONE_TEXT or n_queries != n_keys:
         return numbers
-    if m.to_special is None:
+    if m.to_special is None and not m.rows.tokens.images:
         # With an attention sink, rows of a softmax sum to less than 1.
         numbers["distance"] = float(np.einsum("ij,ij", _shares(shares), distances)) / n_queries
     numbers["itself"] = float(shares.diagonal().mean())
+    if m.rows.tokens.images:  # patches, none of which is before another
+        return numbers
     if n_keys > 1:
         numbers["previous"] = float(shares.diagonal(-1).mean())
     if n_keys > 1 and m.kind == "self":

@@ -14,19 +14,24 @@ from mhaviz.views.terminal.grid import DIM, Abilities, HeatGrid
 from mhaviz.views.terminal.legend import ScaleBar
 from mhaviz.views.text import isolated
 
-_MOST_LINES, _MOST_MAPS = 8, 8  # heads with a line, and maps
-_ROOM = 40  # most lines for maps
+_MOST_LINES, _FEW_LINES, _MOST_MAPS = 8, 4, 8  # heads with a line, the same on a low screen, and maps
+_SCREENS = 3  # screens that pictures may take, of which these take one
+_LOW = 36  # lines of a screen that is low
+_ROOM, _LEAST_ROOM = 40, 9  # most and least lines for maps
+_AROUND = 10  # lines of the title, the scale and the small print
 
 
 def overlays_lines(block: Overlays, abilities: Abilities, width: int) -> Iterator[RenderableType]:
     """Yield a line for each head, the most peaked first, and the maps of the first of them as far as they have room."""
     heads = block.by_peak
-    for head in heads[:_MOST_LINES]:
+    screen = _ROOM + _MOST_LINES + _AROUND if abilities.lines is None else abilities.lines // _SCREENS
+    n_lines = _FEW_LINES if screen < _LOW else _MOST_LINES
+    for head in heads[:n_lines]:
         yield Text(isolated(head.line))
-    if len(heads) > _MOST_LINES:
-        yield Text(f"… {counted(len(heads) - _MOST_LINES, 'head')} more", DIM)
+    if len(heads) > n_lines:
+        yield Text(f"… {counted(len(heads) - n_lines, 'head')} more", DIM)
     yield Text()
-    room = min(_ROOM if abilities.lines is None else abilities.lines, _ROOM)
+    room = max(min(_ROOM, screen - _AROUND - min(len(heads), n_lines)), _LEAST_ROOM)
     drawn = 0
     for _, alike in groupby(_pictures(heads), key=lambda one: one[1].times.shape):
         grid = _grid([_panel(block, *one) for one in alike])

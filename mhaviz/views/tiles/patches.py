@@ -6,11 +6,11 @@ are strips.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mhaviz.pages.overlays import HeadOverlay, Overlays
+from mhaviz.pages.overlays import Forms, HeadOverlay, Overlays
 from mhaviz.views.measures import DRAWN_WIDER, SMALL, snap
 from mhaviz.views.style import LayoutStyle
 from mhaviz.views.tiles.labels import Ruler
@@ -25,7 +25,7 @@ BETWEEN, BESIDE = 0.03, 0.25  # between maps of a mosaic; between it and the enl
 LABEL = 0.05
 """Between the name of a row and its maps."""
 HAIR = 0.02
-_MOST, _MOST_OF_STRIP, _MOST_OF_MOSAIC = 3.4, 1.7, 1.2  # most width of a photo, and of a map of a mosaic
+_MOST, _MOST_OF_STRIP, _MOST_OF_MOSAIC = 3.4, 2.6, 1.2  # most width of a photo, and of a map of a mosaic
 _LEAST, _LEAST_OF_MOSAIC = 0.4, 0.11
 _HIGH, _HIGHER, _FEW_HIGH = 4.7, 7.0, 4  # most height; of more heads than so many
 _COLUMN = 2.0  # most height / width of the page, where it is narrow
@@ -34,8 +34,13 @@ _ENOUGH, _ENOUGH_ENLARGED = 0.5, 1.6  # widths from which on a map, and the enla
 _OF_ENLARGED, _OF_MORE = 0.1, 0.02  # worth of the width of the enlarged photo, and of more / that of a map
 _OF_ROWS = 1.15  # how much larger photos are worth giving up rows of one layer each
 _OF_ONE, _OF_SEVERAL = 2.0, 0.8  # worth of a photo beside its map / that of one above it, of one head and of several
-_MOST_STRIPS = 4
+_MOST_STRIPS, _MOST_VIEWS = 4, 24  # most heads, and more of them where they have as few views
+STRIP_GAP = 0.24
+"""Between two heads that are strips, across."""
+_OF_NEAT, _OF_CUT_NAME = 0.03, 0.5  # worth of rows of one layer each, and of names that have room / that of the width
 _OF_ONE_MORE = 0.1  # worth of one more head, or of one row less / that of the width of a view
+_BOLD = 1.15
+"""Width of bold letters / that of others, at most."""
 _IN_ONE_ROW = 0.7  # width of a view that is large enough
 
 
@@ -56,6 +61,8 @@ class OverlayLayout:
         is_beside: whether the mosaic stands beside the enlarged head rather than below it.
         has_photos: whether there are photos.
         slope: height / width of the photos, of several shapes that of the highest.
+        strips_across: number of heads with several views side by side.
+        name_lines: lines of the name and the share of a view.
     """
 
     kind: Literal["pairs", "mosaic", "strips"]
@@ -70,6 +77,8 @@ class OverlayLayout:
     is_beside: bool = False
     has_photos: bool = True
     slope: float = 1.0
+    strips_across: int = 1
+    name_lines: int = 1
 
     @property
     def pair_size(self) -> tuple[float, float]:
@@ -100,17 +109,22 @@ class OverlayLayout:
     @property
     def strip_height(self) -> float:
         """Height of a row of views with their maps and bars."""
-        return self.pair_size[1] + BAR_LINE
+        return self.pair_size[1] + BAR_LINE + (self.name_lines - 1) * LINE
+
+    @property
+    def strip_size(self) -> tuple[float, float]:
+        """Width and height of a head with several views, of the highest if others have fewer."""
+        most = max(len(head.pictures) for head in self.heads)
+        rows = max(map(self.strip_rows, self.heads))
+        width = min(most, self.across) * (self.tile[0] + WITHIN) - WITHIN
+        return width, TITLE + LINE * self.n_notes + rows * (self.strip_height + WITHIN)
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height of everything but the key."""
         if self.kind == "strips":
-            most = max(len(head.pictures) for head in self.heads)
-            rows = sum(self.strip_rows(head) for head in self.heads)
-            width = min(most, self.across) * (self.tile[0] + WITHIN) - WITHIN
-            texts = len(self.heads) * (TITLE + LINE * self.n_notes + ROW_GAP) - ROW_GAP
-            return width, texts + rows * (self.strip_height + WITHIN)
+            (width, height), n_rows = self.strip_size, -(-len(self.heads) // self.strips_across)
+            return self.strips_across * (width + STRIP_GAP) - STRIP_GAP, n_rows * (height + ROW_GAP) - ROW_GAP
         n_rows = -(-len(self.heads) // self.across)
         if self.kind == "pairs":
             width = self.across * (self.pair_size[0] + GAP) - GAP
@@ -227,22 +241,54 @@ def _strips(block: Overlays, style: LayoutStyle, ruler: Ruler, space: _Space) ->
     """Yield strips of the most peaked heads: as many heads as have room, in as few rows as can be seen."""
     n_views = max(len(head.pictures) for head in block.heads)
     of_pair = 2 if block.has_photos else 1
-    for n_heads in range(min(len(block.heads), _MOST_STRIPS), 0, -1):
+    names = {name for head in block.heads for picture in head.pictures for name in view_names(picture.name)[1:]}
+    alone, with_share = (max(ruler.width(form, SMALL) for form in of) * _BOLD for of in (names, _with_shares(names)))
+    notes = max((ruler.width(strip_note(head)[0], SMALL) for head in block.heads), default=0.0) * DRAWN_WIDER
+    for n_heads in range(min(len(block.heads), max(_MOST_STRIPS, _MOST_VIEWS // n_views)), 0, -1):
         peaked = {id(head) for head in block.by_peak[:n_heads]}
         heads = tuple(head for head in block.heads if id(head) in peaked)
-        for n_rows in range(1, n_views + 1):
-            across = -(-n_views // n_rows)
-            width = (space.width + WITHIN) / across - WITHIN
-            free = (space.height + ROW_GAP) / n_heads - TITLE - LINE - ROW_GAP
-            down = ((free / n_rows - BAR_LINE - WITHIN) - WITHIN * (of_pair - 1)) / of_pair / space.slope
-            inside = min(width, down, _MOST_OF_STRIP)
-            worth = min(inside, _IN_ONE_ROW) + 0.05 * inside + _OF_ONE_MORE * (n_heads - n_rows)
-            yield (
-                worth,
-                _layout(
-                    block, style, space, inside, kind="strips", across=across, is_abreast=False, heads=heads, n_notes=1
-                ),
-            )
+        for abreast in [min(style.columns, n_heads)] if style.columns else range(1, n_heads + 1):
+            for n_rows in range(1, n_views + 1):
+                across, n_rows_of_heads = -(-n_views // n_rows), -(-n_heads // abreast)
+                strip = (space.width + STRIP_GAP) / abreast - STRIP_GAP
+                width, n_notes = (strip + WITHIN) / across - WITHIN, 1 if notes <= strip else block.most_notes
+                name_lines = 1 if with_share <= min(width, _MOST_OF_STRIP) else 2
+                free = (space.height + ROW_GAP) / n_rows_of_heads - TITLE - n_notes * LINE - ROW_GAP
+                free = free / n_rows - BAR_LINE - (name_lines - 1) * LINE - WITHIN
+                inside = min(width, (free - WITHIN * (of_pair - 1)) / of_pair / space.slope, _MOST_OF_STRIP)
+                worth = min(inside, _IN_ONE_ROW) + 0.05 * inside + _OF_ONE_MORE * (n_heads - n_rows)
+                worth += _OF_NEAT * (abreast == block.across) - _OF_CUT_NAME * (alone > inside)
+                yield (
+                    worth,
+                    _layout(
+                        block,
+                        style,
+                        space,
+                        inside,
+                        kind="strips",
+                        across=across,
+                        is_abreast=False,
+                        heads=heads,
+                        n_notes=n_notes,
+                        strips_across=abreast,
+                        name_lines=1 if with_share <= inside else 2,
+                    ),
+                )
+
+
+def view_names(name: str) -> tuple[str, str]:
+    """Return the name of a view, and the same without what all have, "3" of "frame 3"."""
+    return name, name.partition(" ")[2] or name
+
+
+def _with_shares(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield f"{name}: 100%"
+
+
+def strip_note(head: HeadOverlay) -> Forms:
+    """Return what is said of a head in a line."""
+    return tuple("; ".join(forms[0] for forms in notes) for notes in (head.notes, head.notes[::2], head.notes[:1]))
 
 
 def _whole(block: Overlays, width: float, slope: float, pixels: float) -> tuple[float, float]:

@@ -179,3 +179,9 @@ def test_a_text_has_no_images_in_its_page(tmp_path):
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
     document = re.search(r'<script id="document"[^>]*>(.*?)</script>', written)[1]
     assert "images" not in json.loads(document)
+
+
+def test_no_patch_is_before_another():
+    of_map = document_of(attention_of().over_image(PHOTO, "[CLS]"))["numbers"][0]["means"]
+    assert "itself" in of_map
+    assert not {"previous", "next", "distance", "copies", "induction"} & {*of_map}
