@@ -51,7 +51,7 @@ class ImageNumbers:
 
 def _picture(image: SeenImage, frame: int) -> NDArray[np.float32] | None:
     pixels = image.pixels
-    if pixels is None or pixels.shape[0] not in (1, 3) or not pixels.numel():
+    if pixels is None or not image.is_as_read or pixels.shape[0] not in (1, 3) or not pixels.numel():
         return None
     with torch.no_grad():
         pixels = pixels.reshape(pixels.shape[0], -1, *pixels.shape[-2:])[:, frame].float()
@@ -164,6 +164,9 @@ def _grid(
     rows: NDArray[np.float64], places: NDArray[np.int64], of_image: NDArray[np.float64], image: SeenImage
 ) -> PatchGrid | None:
     """Return the grid of regions; None: they do not tile the image in rows and columns of one size."""
+    thin = [bool((np.round(rows[:, axis + 1] - rows[:, axis], 4) == 1).all()) for axis in (TOP, LEFT)]
+    if thin[0] != thin[1] and min(image.height, image.width) > 1:  # lines of pixels, as of what is no image
+        return None
     along = []
     for axis, size in ((TOP, image.height), (LEFT, image.width)):
         starts, ends = rows[:, axis], rows[:, axis + 1]

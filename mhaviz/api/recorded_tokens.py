@@ -90,7 +90,7 @@ class TokenNames:
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
         texts = read, read_of_keys
         seen = (
-            *(one and _key_of(one, examples) for one in patches),
+            *(one and self._key_of(one, examples, forward) for one in patches),
             *(one and numbers for one, numbers in zip(texts, reads, strict=True)),
         )
         key = *lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
@@ -175,6 +175,13 @@ class TokenNames:
         labels |= {place: names.get(place, f"{called or 'token'} {place}") for place in others}
         texts = tuple(labels.get(place, text) for place, text in enumerate(texts))
         return replace(tokens, texts=texts, special=tuple(others), images=images)
+
+    def _key_of(self, side: TokenRegions, examples: Sequence[int], forward: int) -> object:
+        """Return what tells the tokens of examples apart from others."""
+        numbers = side.numbers[[min(one, len(side.numbers) - 1) for one in examples]].long()
+        rows = side.regions.rows[numbers.clamp(min=0)] if len(side.regions.rows) else numbers
+        images = tuple(self._images.of(side.regions.images, forward))
+        return numbers.cpu().numpy().tobytes(), rows.cpu().numpy().tobytes(), images, side.regions.names
 
     def _as_given(self, images: tuple[PatchGrid, ...], length: int, is_text: bool) -> tuple[PatchGrid, ...]:
         """Return views of images with the rows and columns that the user has given, where it is known which tokens they
@@ -321,13 +328,6 @@ def _are_of_text(ids: list[int]) -> bool:
 def rows_of(called: str, first: int, length: int) -> Tokens:
     """Return names for rows that are no tokens of a text, or whose tokens are not known: "row 0", "row 1", …."""
     return Tokens(tuple(f"{called} {first + place}" for place in range(length)))
-
-
-def _key_of(side: TokenRegions, examples: Sequence[int]) -> object:
-    """Return what tells the tokens of examples apart from others."""
-    numbers = side.numbers[[min(one, len(side.numbers) - 1) for one in examples]].long()
-    rows = side.regions.rows[numbers.clamp(min=0)] if len(side.regions.rows) else numbers
-    return numbers.cpu().numpy().tobytes(), rows.cpu().numpy().tobytes()
 
 
 _Sides = tuple[tuple[Tokens, ...], tuple[Tokens, ...]]

@@ -93,7 +93,10 @@ class Watch:
         self._has_model, self.inputs = model is not None, SeenInputs()
         self._modules = RunningModules(model, self._reads, self._begins)
         self.fixed = FixedRows(self._modules.is_running)
-        self._axes, self._images = Layouts(self.inputs, self.fixed), Tracer(self.fixed.parameter_of)
+        self._axes, self._images = (
+            Layouts(self.inputs, self.fixed),
+            Tracer(self.fixed.parameter_of, lambda x: self._axes.are_made(x)),
+        )
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self._recurrence = Recurrence()
         step = no_steps if on_step is None else partial(self._take_step, on_step)

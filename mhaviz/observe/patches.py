@@ -106,4 +106,5 @@ def _of_heads(regions: Regions, numbers: Tensor) -> TokenRegions | None:
 
 
 def _known(regions: Regions, numbers: Tensor) -> TokenRegions | None:
-    return TokenRegions(regions, numbers) if bool((numbers != NONE).any()) else None
+    is_known = not regions.are_pixels and bool((numbers != NONE).any())
+    return TokenRegions(regions, numbers) if is_known else None

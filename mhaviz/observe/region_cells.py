@@ -1,6 +1,7 @@
 """The regions of images after each function of PyTorch that cuts or stretches them: patches, strides, pools."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.region_numbers import merged_along
-from mhaviz.observe.regions import AXES, Regions, SeenImage, Traced, between, cells_of, cut_along
+from mhaviz.observe.regions import AXES, NONE, Regions, SeenImage, Traced, between, cells_of, cut_along, version_of
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
@@ -28,7 +29,8 @@ def axes_of_images(x: Tensor) -> tuple[int, int, int, int] | None:
         or not (x.is_floating_point() or x.dtype == torch.uint8)
     ):
         return None
-    if sizes[-1] == COLOURS and min(sizes[-3:-1]) >= _LEAST_SIDE and COLOURS not in sizes[:-1]:
+    may_be_last = x.ndim > 3 or x.dtype == torch.uint8  # otherwise points, or series
+    if may_be_last and sizes[-1] == COLOURS and min(sizes[-3:-1]) >= _LEAST_SIDE and COLOURS not in sizes[:-1]:
         return x.ndim - 1, -1, x.ndim - 3, x.ndim - 2
     if min(sizes[-2:]) < _LEAST_SIDE or (x.ndim > 5 and sizes[-3] != COLOURS):
         return None
@@ -64,8 +66,9 @@ class Unread(NamedTuple):
         moved = x.permute(order)
         sizes = (1 if frames < 0 else x.shape[frames], x.shape[rows], x.shape[columns])
         flat = moved.reshape(-1, *moved.shape[len(others) :])
-        images = tuple(SeenImage(*sizes, one) for one in flat)
+        images = tuple(SeenImage(*sizes, one, version_of(one)) for one in flat)
         regions, numbers = cells_of(images, [[(i, i + 1) for i in range(n)] for n in sizes], x.device)
+        regions = replace(regions, are_pixels=True)
         numbers = numbers.view(*moved.shape[: len(others)], 1, *sizes[int(frames < 0) :])
         return Traced(regions, numbers.permute([order.index(axis) for axis in range(x.ndim)]))
 
@@ -84,15 +87,23 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     sizes, result = x.shape[x.ndim - n :], done.result.shape[done.result.ndim - n :]
     if isinstance(padding, str):
         padding = 0 if padding == "valid" else [(k - 1) // 2 for k in kernel]
-    at = [max(0, (k - s) // 2 - p) for k, s, p in zip(kernel, strides, _each(padding, n), strict=True)]
+    at = _starts(kernel, strides, _each(padding, n))
     traced = None if tracer.is_unread(x) else tracer.get(x)
     if traced is None:
-        is_first = n > 1 and min(result, default=0) > 0 and (tracer.is_unread(x) or _reads_images(x, weight, strides))
+        is_given = tracer.is_unread(x) or (_reads_images(x, weight, strides) and not tracer.is_made(x))
+        is_first = n > 1 and min(result, default=0) > 0 and is_given
         return _images_cut(x, sizes, result, strides, at) if is_first else None
     if traced.other is not None:
         return None
     regions, numbers = merged_along(traced.regions, traced.numbers, [x.ndim - n - 1])
     return _in_blocks(regions, numbers, sizes, result, strides, at)
+
+
+def _starts(kernel: Sequence[int], strides: Sequence[int], padding: Sequence[int]) -> list[int]:
+    """Return where the first block begins along each axis: its middle is that of the kernel, to less than a block. It
+    begins before the axis where whole blocks are padding."""
+    starts = [(k - s) // 2 - p for k, s, p in zip(kernel, strides, padding, strict=True)]
+    return [at if at >= 0 else -s * (-at // s) for at, s in zip(starts, strides, strict=True)]
 
 
 def _in_blocks(
@@ -118,8 +129,10 @@ def _in_blocks(
     begins = ends = numbers.expand(*numbers.shape[:first], *sizes)
     for axis, (size, length, stride, start) in enumerate(zip(sizes, result, strides, starts, strict=True), first):
         at = torch.arange(length, device=numbers.device) * stride + start
-        begins = begins.index_select(axis, at.clamp(max=size - 1))
-        ends = ends.index_select(axis, (at + stride - 1).clamp(max=size - 1))
+        is_in = ((at + stride > 0) & (at < size)).view(-1, *[1] * (numbers.ndim - axis - 1))
+        begins = begins.index_select(axis, at.clamp(0, size - 1))
+        begins = torch.where(is_in, begins, torch.full_like(begins, NONE))
+        ends = ends.index_select(axis, (at + stride - 1).clamp(0, size - 1))
     return Traced(*between(regions, begins, ends))
 
 
@@ -131,6 +144,8 @@ def _each(x: Any, n: int) -> list[int]:
 def _reads_images(x: Tensor, weight: Tensor, strides: Sequence[int]) -> bool:
     """Return whether a convolution is the first that reads images: it cuts them into patches, or reads colours."""
     kernel = list(weight.shape[2:])
+    if len({*kernel[-2:]}) > 1:
+        return False
     is_cut = kernel == strides and max(kernel) > 1
     return is_cut or (x.shape[x.ndim - len(kernel) - 1] <= COLOURS + 1 and max(kernel) > 1)
 
@@ -144,13 +159,17 @@ def _images_cut(
     flat = x.detach() if x.ndim == n + 2 else x.detach()[None]
     before = (1,) * (3 - n)
     frames, height, width = (*before, *sizes)
-    images = tuple(SeenImage(frames, height, width, one) for one in flat)
+    images = tuple(SeenImage(frames, height, width, one, version_of(one)) for one in flat)
     edges = [
-        [(min(i * stride + start, size - 1), min((i + 1) * stride + start, size)) for i in range(length)]
+        [(max(i * stride + start, 0), min((i + 1) * stride + start, size)) for i in range(length)]
         for size, length, stride, start in zip(sizes, result, strides, starts, strict=True)
     ]
     regions, numbers = cells_of(images, [*([(0, 1)] for _ in before), *edges], x.device)
     numbers = numbers.view(len(images), 1, *result)
+    for axis, ends in enumerate(edges, 2):  # a block of padding is of no region
+        is_in = torch.tensor([begin < end for begin, end in ends], device=x.device)
+        is_in = is_in.view(-1, *[1] * (numbers.ndim - axis - 1))
+        numbers = torch.where(is_in, numbers, torch.full_like(numbers, NONE))
     return Traced(regions, numbers if x.ndim == n + 2 else numbers[0])
 
 
@@ -165,7 +184,7 @@ def _pool(tracer: "Tracer", done: Done) -> Traced | None:
     )
     kernel = _each(kernel, n)
     strides = kernel if stride is None or stride == [] else _each(stride, n)
-    at = [max(0, (k - s) // 2 - p) for k, s, p in zip(kernel, strides, _each(padding, n), strict=True)]
+    at = _starts(kernel, strides, _each(padding, n))
     return _in_blocks(traced.regions, traced.numbers, x.shape[-n:], done.result.shape[-n:], strides, at)
 
 

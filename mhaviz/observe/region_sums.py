@@ -119,7 +119,7 @@ def _linear(tracer: "Tracer", done: Done) -> Traced | None:
     return _multiply(tracer, done)
 
 
-def _attend(tracer: "Tracer", done: Done) -> Traced | None:
+def attend(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the output of an attention is made of: the tokens that its queries are."""
     traced, ndim = tracer.get(done.first), done.result.ndim
     if traced is None or traced.other is not None:
@@ -135,7 +135,7 @@ SUMS: "dict[Any, Rule]" = {
         (functions("sum mean amax amin nansum nanmean"), reduced),
         ([F.linear], _linear),
         (PRODUCTS, _multiply),
-        ([F.scaled_dot_product_attention], _attend),
+        ([F.scaled_dot_product_attention], attend),
     )
     for func in several
 }

@@ -28,8 +28,12 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     values = tracer.get(source)
     if before is None and values is None:
         return None
-    if not isinstance(source, Tensor) or not source.ndim:
-        return before  # a number stands in the place of some
+    if not isinstance(source, Tensor) or not source.ndim:  # a number stands in the place of some
+        if before is None or before.other is not None or func is not Tensor.__setitem__:
+            return before
+        into = before.numbers.expand(x.shape).clone()
+        into[args[1]] = NONE
+        return Traced(before.regions, short(into, x.shape))
     several = shared([one for one in (before, values) if one is not None])
     regions = several[0].regions
     old = several[0].numbers if before is not None else none_of(x)

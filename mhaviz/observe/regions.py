@@ -18,6 +18,9 @@ _IMAGE = 0
 FRAME, TOP, LEFT = 1, 3, 5
 """Columns of ``Regions.rows`` where a region begins along each axis of an image. It ends in the next column."""
 
+_FEW = 256
+"""Regions that are no matter of memory."""
+
 _MOST_SHARED = 1.25
 """Most that regions that are apart cover together, as a multiple of what they lie in."""
 
@@ -31,12 +34,19 @@ class SeenImage:
     Attributes:
         frames, height, width: of the tensor that holds it, in its pixels.
         pixels: the tensor, (channels, height, width) or (channels, frames, height, width); None: not kept.
+        version: of the tensor; if it has another, others were written into it.
     """
 
     frames: int
     height: int
     width: int
     pixels: Tensor | None = field(default=None, repr=False)
+    version: int | None = None
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether the tensor still holds what was read."""
+        return self.pixels is not None and version_of(self.pixels) == self.version
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -53,11 +63,14 @@ class Regions:
         rows: float32, (n_regions, 7): number of the image, first frame and frame after the last, top and bottom, left
             and right, in frames and pixels.
         names: names of parameters that stand among patches as tokens. The number of names[i] is −2 − i.
+        are_pixels: whether they are single pixels of what a model was given, of which it is not known whether these are
+            images: a layer has yet to make patches of them.
     """
 
     images: tuple[SeenImage, ...]
     rows: Tensor
     names: tuple[str, ...] = ()
+    are_pixels: bool = False
 
     def named(self, name: str) -> tuple["Regions", int]:
         """Return the regions with a name, and its number."""
@@ -91,6 +104,24 @@ class Traced:
         return (self.numbers,) if self.other is None else (self.numbers, self.other)
 
 
+def version_of(x: Tensor) -> int | None:
+    """Return how often a tensor, or what shares its memory, was written into; None: not known, as in inference mode."""
+    return None if x.is_inference() else x._version
+
+
+def compacted(traced: Traced) -> Traced:
+    """Return what a tensor is made of, without regions that it has none of where these are most."""
+    rows, numbers = traced.regions.rows, traced.all_numbers
+    if len(rows) <= 2 * sum(one.numel() for one in numbers) + _FEW:
+        return traced
+    is_used = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    for one in numbers:
+        is_used[one[one >= 0].long()] = True
+    places = is_used.cumsum(0, dtype=torch.int32) - 1
+    moved = (torch.where(one >= 0, places[one.clamp(min=0).long()], one) for one in numbers)
+    return Traced(replace(traced.regions, rows=rows[is_used]), *moved)
+
+
 def shared(several: Sequence[Traced]) -> list[Traced]:
     """Return what tensors are made of with the same ``Regions``."""
     regions, parts = several[0].regions, [several[0]]
@@ -104,7 +135,8 @@ def shared(several: Sequence[Traced]) -> list[Traced]:
             rows = other.rows.clone()
             which = torch.tensor([images.index(image) for image in other.images], dtype=rows.dtype, device=rows.device)
             rows[:, _IMAGE] = which[rows[:, _IMAGE].long()]
-            regions = Regions(images, torch.cat([regions.rows, rows]), (*regions.names, *other.names))
+            pixels = regions.are_pixels or other.are_pixels
+            regions = Regions(images, torch.cat([regions.rows, rows]), (*regions.names, *other.names), pixels)
             traced = Traced(regions, *(_moved(numbers, by, by_names) for numbers in traced.all_numbers))
         parts.append(traced)
     return [replace(one, regions=regions) for one in parts]

@@ -6,21 +6,22 @@ merges the regions of what it sums over. Whatever is not known to do either lose
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.observe.flex import is_flex
 from mhaviz.observe.functions import COPIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.region_cells import CELLS, CONVOLUTIONS, Unread, axes_of_images, numbers_of_axes
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
 from mhaviz.observe.region_numbers import fits, full, short
-from mhaviz.observe.region_sums import SUMS, keep
+from mhaviz.observe.region_sums import SUMS, attend, keep
 from mhaviz.observe.region_writes import WRITERS, seen_through, written
-from mhaviz.observe.regions import Traced
+from mhaviz.observe.regions import Traced, compacted, version_of
 from mhaviz.observe.told_patches import told_patches
 
 Rule = Callable[["Tracer", Done], Traced | None]
@@ -29,37 +30,57 @@ Rule = Callable[["Tracer", Done], Traced | None]
 ParameterOf = Callable[[Tensor], str]
 """Returns the name of the parameter that a tensor is a view of; "" if of none."""
 
+
+class _Mark(NamedTuple):
+    """What was noted of a tensor, and its version; None: it has none, as in inference mode."""
+
+    of: Traced | Unread
+    version: int | None
+
+
 _RULES: dict[Any, Rule] = {**MOVES, **SUMS, **CELLS}
 
 
 class Tracer:
-    """Follows regions of images through the functions that a program calls; ``parameter_of``: see ``ParameterOf``."""
+    """Follows regions of images through the functions that a program calls.
 
-    def __init__(self, parameter_of: ParameterOf) -> None:
+    Args:
+        parameter_of: see ``ParameterOf``.
+        is_made: returns whether a layer is known to have made a tensor, which then is no image.
+    """
+
+    def __init__(self, parameter_of: ParameterOf, is_made: Callable[[Tensor], bool]) -> None:
         self._are_any = False  # most programs have no images
-        self._traced, self.parameter_of = MarksByMemory[Traced | Unread](), parameter_of
+        self._traced, self.parameter_of, self.is_made = MarksByMemory[_Mark](), parameter_of, is_made
+
+    def _noted(self, x: object) -> "Traced | Unread | None":
+        """Return what was noted of a tensor; None: nothing, or others were written into it since, unseen."""
+        mark = self._traced.get(x)
+        is_stale = mark is None or (isinstance(x, Tensor) and mark.version != version_of(x))
+        return None if mark is None or is_stale else mark.of
 
     def get(self, x: object) -> Traced | None:
         """Return what a tensor is made of; None: not known, or of no image."""
-        traced = self._traced.get(x)
+        traced = self._noted(x)
         if traced is None or not isinstance(x, Tensor):
             return None
         if isinstance(traced, Unread):
             traced = traced.pixels()
-            self._traced.set(x, traced)
+            self.set(x, traced)
         is_known = all(one.ndim == x.ndim and fits(one.shape, x.shape) for one in traced.all_numbers)
         return traced if is_known else None
 
     def get_moved(self, x: Tensor) -> Traced | None:
         """Return what a tensor was made of before its axes were moved in place."""
-        traced = self._traced.get(x)
-        return traced if isinstance(traced, Traced) else None
+        mark = self._traced.get(x)
+        return mark.of if mark is not None and isinstance(mark.of, Traced) else None
 
     def set(self, x: Tensor, traced: "Traced | Unread | None") -> None:
         """Note what a tensor is made of."""
         if traced is not None:
             self._are_any = True
-            self._traced.set(x, traced)
+            traced = compacted(traced) if isinstance(traced, Traced) else traced
+            self._traced.set(x, _Mark(traced, version_of(x)))
         elif self._traced.get(x) is not None:
             self._traced.forget(x)
 
@@ -72,7 +93,7 @@ class Tracer:
 
     def read(self, x: Tensor) -> None:
         """Note a tensor that a program's model is given: it is taken for images if it has their shape."""
-        if self._traced.get(x) is None and (axes := axes_of_images(x)) is not None:
+        if self._noted(x) is None and (axes := axes_of_images(x)) is not None:
             self.set(x, Unread(x.detach(), axes))
 
     def begins(self, module: nn.Module, args: Sequence[Any]) -> None:
@@ -85,7 +106,7 @@ class Tracer:
 
     def is_unread(self, x: Tensor) -> bool:
         """Return whether a tensor holds images as a program's model was given them."""
-        return isinstance(self._traced.get(x), Unread)
+        return isinstance(self._noted(x), Unread)
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Return whether a call may be of images."""
@@ -97,6 +118,14 @@ class Tracer:
         """Note what the results of a call are made of."""
         if done.func not in CONVOLUTIONS and not any(self._traced.get(x) is not None for x in done.each()):
             return
+        if done.func == _SET_DATA:
+            self.set(done.first, None)
+        if (out := done.kwargs.get("out")) is not None:  # to repeat the call would write into it
+            for x in out if isinstance(out, list | tuple) else (out,):
+                self.set(x, None)
+            return
+        if done.func is Tensor.__setitem__ or done.result is done.first:
+            self._renew(done.first)
         result = done.first if done.func is Tensor.__setitem__ else done.result
         several = [result] if isinstance(result, Tensor) else result
         if not isinstance(several, list | tuple) or any(map(_is_opaque, [*several, *done.each()])):
@@ -109,10 +138,10 @@ class Tracer:
             elif done.func in _CUTS:
                 self._cut(done)
             elif several and done.func in _FIRSTS and isinstance(several[0], Tensor):
-                self.set(several[0], keep(self, done._replace(result=several[0])))
+                self.set(several[0], attend(self, done._replace(result=several[0])))
 
     def _after(self, done: Done) -> "Traced | Unread | None":
-        images = self._traced.get(done.first)
+        images = self._noted(done.first)
         if isinstance(images, Unread):
             if keeps_places(done.func) and done.result.shape == images.x.shape:
                 return images
@@ -121,7 +150,9 @@ class Tracer:
         rule = _RULES.get(done.func)
         if rule is not None:
             return rule(self, done)
-        if done.func in COPIES or keeps_places(done.func) or getattr(done.func, "_name", "") == "flex_attention":
+        if is_flex(done.func):
+            return attend(self, done)
+        if done.func in COPIES or keeps_places(done.func):
             return keep(self, done)
         return None
 
@@ -136,6 +167,12 @@ class Tracer:
         for x, *numbers in zip(copy(done.result), *parts, strict=False):  # the program has yet to take from an iterator
             self.set(x, Traced(traced.regions, *(short(one, x.shape) for one in numbers)))
 
+    def _renew(self, x: Tensor) -> None:
+        """Note that the last write into a tensor is the one that is followed now."""
+        mark, version = self._traced.get(x), version_of(x)
+        if mark is not None and mark.version is not None and version is not None and mark.version == version - 1:
+            self._traced.set(x, mark._replace(version=version))
+
     def _write(self, done: Done, x: Tensor) -> None:
         """Note what a tensor is made of after others were written into it, and all that shares its memory."""
         traced = written(self, done)
@@ -147,6 +184,7 @@ class Tracer:
             others.setdefault(id(x._base), x._base)
         others.pop(id(x), None)
         for one in others.values():
+            self._renew(one)
             is_known = traced is not None and one.dtype == x.dtype
             self.set(one, seen_through(one, self.get(one), x, traced) if is_known and traced else None)
 
@@ -160,5 +198,6 @@ def _is_opaque(x: object) -> bool:
 
 
 _CUTS = frozenset([*functions("chunk split split_with_sizes tensor_split unbind"), Tensor.__iter__])
+_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 _FIRSTS = frozenset([F.multi_head_attention_forward, torch.native_dropout])
 """Functions that return several tensors, the first of which has the tokens of their first argument."""

@@ -81,8 +81,8 @@ def views_in(tokens: Tokens, grid: Grid | None, where: str, aspect: float | None
             such = " or ".join(_hints(len(tokens), aspect)) or _text(14, 14, 1)
             raise ArgumentError(
                 f"{where}: it is not known which of {counted(len(tokens), 'token')} are patches of an image; add "
-                f"{parameter('grid')}, rows and columns and the position of the first patch, such as "
-                f"{such}"
+                f"{parameter('grid')}, rows and columns and the position of the first patch, such as {such}, if they "
+                "were cut before PyTorch saw them; latents, which mix all patches, and words have none"
             )
         return views
     n_tokens, (rows, columns, *first) = len(tokens), grid

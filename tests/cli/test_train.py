@@ -21,6 +21,8 @@ from mhaviz.training.corpus import Corpus, Pair
 from mhaviz.training.loading import load_checkpoint
 from mhaviz.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--steps", "4", "--d-model", "8", "--n-heads", "2", "--device", "cpu")
 SENTENCE = "the small black cat does not see my red car"
 

@@ -9,7 +9,7 @@ import random
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
@@ -160,3 +160,150 @@ def test_random_chains_are_never_named_wrong(seed):
     wrong = [(number, code) for number, code in found if number is not None and number != code]
     assert not wrong, names
     assert [number for number, code in found if code >= 0] == [code for _, code in found if code >= 0], names
+
+
+WRITES = {
+    "copied over": lambda y: y[:, :5].copy_(torch.full((1, 5, FEATURES), 0.5)),
+    "zeroed through a view that was made before": lambda y: y.chunk(2, 1)[0].zero_(),
+    "random": lambda y: y[:, 3:].uniform_(),
+    "a number": lambda y: y.__setitem__((slice(None), slice(0, 4)), 0.5),
+    "written out": lambda y: torch.add(torch.full_like(y, 0.5), 0, out=y),
+    "by strides": lambda y: torch.as_strided(y, (1, 4, FEATURES), y.stride()).copy_(torch.full((1, 4, FEATURES), 0.5)),
+    "other data": lambda y: Tensor.data.__set__(y, y.flip(1).clone()),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_over_patches_is_not_named(name):
+    def move(x):
+        y = x.flatten(1, 2).clone()
+        WRITES[name](y)
+        return y
+
+    assert all(number in (None, code) for number, code in recorded(move))
+
+
+def test_a_program_gets_its_own_results():
+    indices, out = torch.arange(23, -1, -1), []
+
+    def move(x):
+        y = (x.flatten(1, 2) * 100).int()
+        out.append(torch.empty(1, 24, FEATURES, dtype=torch.int32))
+        torch.index_select(y, 1, indices, out=out[-1])
+        return x.flatten(1, 2)
+
+    net = Numbered(move)
+    net(IMAGE)
+    with mhaviz.record(net):
+        net(IMAGE)
+    assert torch.equal(*out)
+
+
+def test_words_of_a_decoder_are_no_patches():
+    """As many as there are patches, which they read in each layer."""
+    layers, words = (
+        nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 8, 0.0, batch_first=True), 2),
+        torch.randn(1, 16, 8),
+    )
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches, self.layers = nn.Conv2d(3, 8, 4, 4), layers
+
+        def forward(self, image, text):
+            return self.layers(text, self.patches(image).flatten(2).mT)
+
+    with mhaviz.record(net := Reads()) as recording, torch.no_grad():
+        net(torch.randn(1, 3, 16, 16), words)
+    assert not any(m.rows.tokens.images for m in recording.attention)
+    assert [m.columns.tokens.grid for m in recording.attention if m.columns.tokens.images] == [(4, 4)] * 2
+
+
+def test_two_images_of_a_pass_are_two():
+    class Twins(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches, self.attend = nn.Conv2d(3, 8, 4, 4), nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, one, other):
+            for image in (one, other):
+                x = self.patches(image).flatten(2).mT
+                self.attend(x, x, x)
+
+    with mhaviz.record(net := Twins(), passes="0-") as recording, torch.no_grad():
+        net(torch.zeros(1, 3, 16, 16), torch.ones(1, 3, 16, 16))
+    seen = [m.columns.tokens.images[0] for m in recording.attention]
+    assert [(grid.image, float(grid.seen.mean())) for grid in seen] == [(0, 0.0), (1, 1.0)]
+
+
+def test_gated_residuals_do_not_add_up():
+    """Each block adds what was pooled from all patches, as a squeeze and an excitation do."""
+    convolution = nn.Conv2d(3, FEATURES, 1)
+
+    def move(x):
+        for _ in range(24):
+            x = x + x * x.mean((1, 2), keepdim=True).sigmoid()
+        return x.flatten(1, 2)
+
+    net = Numbered(move)
+    with mhaviz.record(net) as recording, torch.no_grad():
+        net(IMAGE)
+    assert convolution is not None
+    assert recording.attention.maps[0].columns.tokens.grid == (ROWS, COLUMNS)
+
+
+def test_a_block_of_padding_is_no_patch():
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4, padding=4)
+
+        def forward(self, image):
+            x = self.patches(image).flatten(2).mT[:, None]
+            return F.scaled_dot_product_attention(x, x, x)
+
+    with mhaviz.record(net := Padded()) as recording, torch.no_grad():
+        net(torch.randn(1, 3, 16, 16))
+    (m,) = recording.attention
+    assert [m.keys[place] for place in (0, 7, 8, 13, 28)] == ["0", "0,0", "0,1", "1,0", "3,3"]
+
+
+NO_IMAGES = {
+    "points": (torch.randn(16, 64, 3), lambda x, p: p["read"](x)),
+    "a series": (torch.randn(8, 96, 3), lambda x, p: p["read"](x)),
+    "three heads": (torch.randn(1, 3, 20, 8), lambda x, p: x[0]),
+    "text by a convolution": (torch.randint(20, (1, 12)), lambda x, p: p["grams"](p["words"](x)[:, None])[..., 0].mT),
+    "text as a map": (
+        torch.randint(20, (1, 64)),
+        lambda x, p: p["merge"](p["words"](x).mT.unflatten(2, (8, 8))).flatten(2).mT,
+    ),
+    "a recording": (torch.randn(1, 1, 20, 50), lambda x, p: p["signal"](x).flatten(2).mT),
+}
+
+
+@pytest.mark.parametrize("name", NO_IMAGES)
+def test_what_is_no_image_has_no_patches(name):
+    x, tokens = NO_IMAGES[name]
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleDict(
+                {
+                    "read": nn.Linear(3, 8),
+                    "words": nn.Embedding(20, 8),
+                    "grams": nn.Conv2d(1, 8, (3, 8)),
+                    "merge": nn.Conv2d(8, 8, 2, 2),
+                    "signal": nn.Conv2d(1, 8, (1, 5), (1, 5)),
+                }
+            )
+
+        def forward(self, x):
+            x = tokens(x, self.parts)
+            x = x[:, None] if x.ndim == 3 else x
+            return F.scaled_dot_product_attention(x, x, x)
+
+    with mhaviz.record(net := Net()) as recording, torch.no_grad():
+        net(x)
+    assert not any(m.columns.tokens.images for m in recording.attention)

@@ -402,6 +402,7 @@ def test_heads_with_few_views_stand_side_by_side_and_fill_the_page():
     assert right > 0.9 * sheet.get_size_inches()[0]
 
 
+@pytest.mark.slow
 def test_one_head_of_many_that_has_room_is_said_to_be_one():
     sheet = figure_of(frames(n=40, heads=9), Style(dpi=40, room="slide"))
     assert not any("1 most peaked heads" in notice for notice in sheet.notices)
@@ -572,6 +573,7 @@ def test_a_notebook_shows_it():
     assert b64decode(shown["image/png"]).startswith(b"\x89PNG") if "image/png" in shown else "text/html" in shown
 
 
+@pytest.mark.slow
 def test_a_map_with_fewer_pixels_than_patches_keeps_those_with_most():
     row = np.full(48 * 48, 0.5 / (48 * 48 - 1))
     row[17 * 48 + 30] = 0.5

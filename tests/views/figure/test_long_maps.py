@@ -25,6 +25,8 @@ from mhaviz.views.showing import figures_of
 from mhaviz.views.style import Style
 from mhaviz.views.tiles.fit import MOST_WIDTH, Space, lay_out
 
+pytestmark = pytest.mark.slow
+
 CLOSE = rounding()
 
 AUTO = Style()

