@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 
 from mhaviz.api.recorded_patches import ImageNumbers, grids_of, names_of
-from mhaviz.errors import MhavizError
+from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.compared import Compared
@@ -189,7 +189,10 @@ class TokenNames:
         if self._grid is None:
             return images
         rows, columns, *first = self._grid
-        if first:
+        if first and images:
+            shapes = " and ".join(dict.fromkeys(f"{one.rows} × {one.columns}" for one in images))
+            self._miss(f"{parameter('grid')}: the program's own patches are known, {shapes}; it is not used for them")
+        elif first:
             fits = first[0] + rows * columns <= length
             return (PatchGrid.run(rows, columns, first[0]),) if fits else images
         if len(images) == 1 and len(images[0].tokens) == rows * columns == len(images[0].places):

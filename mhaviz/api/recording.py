@@ -669,7 +669,9 @@ class Recording(ContextDecorator):
             self._maps.move(site.number, site.pass_number, site.moved)
             self._remark(site, "an example is a beam of a search, and its map is of the text that it ends with")
         if any(len(windows[number]) > 1 for number in there):
-            self._remark(site, "of an image that is cut into windows, a map is of the first; over the image, of all")
+            self._remark(
+                site, "of an image that is cut into windows, a map shows the first alone; over the image all are drawn"
+            )
         wanted = range(batch_size) if there and site.are_alike else there
         for number, window, place in ((n, w, place) for n in wanted for w, place in enumerate(windows[n])):
             output = None if observed.output is None else observed.output[place : place + 1]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mhaviz.observe.regions import NONE, Regions, SeenImage, Traced
+from mhaviz.observe.regions import NONE, Regions, SeenImage, Traced, version_of
 
 _COLOURS, _MOST_ALIKE = 3, 0.8
 """Channels of a photo; most of the jumps between neighbouring pixels in the right order, as a share of those in the
@@ -63,11 +63,15 @@ def _at_positions(x: Tensor, traced: Traced, positions: Tensor) -> Traced:
         if len(patches) == len(own) == n_rows * n_columns:
             whole = _put_together(torch.stack(patches), positions[own], n_rows, n_columns)
             height, width = whole.shape[-2] // n_rows, whole.shape[-1] // n_columns
-        images.append(SeenImage(1, n_rows * height, n_columns * width, whole))
+        images.append(SeenImage(1, n_rows * height, n_columns * width, whole, _version(whole)))
     rows = _rows(which, positions, height, width)
     order = traced.regions.rows[traced.numbers.long().clamp(min=0), 0].int()  # of the patches, as they were read
     numbers = torch.where(traced.numbers >= 0, order, traced.numbers)
     return Traced(Regions(tuple(images), rows, traced.regions.names), numbers)
+
+
+def _version(pixels: Tensor | None) -> int | None:
+    return None if pixels is None else version_of(pixels)
 
 
 def _put_together(patches: Tensor, positions: Tensor, n_rows: int, n_columns: int) -> Tensor:
@@ -112,7 +116,7 @@ def _in_rows(x: Tensor, shapes: Tensor) -> Traced:
             patches = x[which, :n].detach().reshape(shape)
             patches = patches.permute(0, 3, 1, 2) if colours_last else patches
             pixels = _put_together(patches[:, :, None], places, height, width)
-        images.append(SeenImage(1, height * side, width * side, pixels))
+        images.append(SeenImage(1, height * side, width * side, pixels, _version(pixels)))
         rows.append(_rows(torch.full_like(at, which), places, side, side))
         numbers[which, :n, 0] = n_before + at.int()
         n_before += n

@@ -25,6 +25,9 @@ from mhaviz.results.means import mean_text
 from mhaviz.results.patch_shares import LEAST_PATCHES, PEAK, Aside, ImageMap
 from mhaviz.results.photo_views import SMALLER, TILES
 
+MOSTLY = 0.1
+"""Most of the patches, as a share of all, that a query looks at mostly."""
+
 SCALE = replace(Scale.around_one(AROUND_UNIFORM, 8.0, "× uniform"), below=True, above=True)
 """Scale of multiples of uniform attention, the same in all pictures, so that noise stays pale."""
 
@@ -214,7 +217,7 @@ def _line(over: ImageAttention, head: _Head) -> str:
 def _title(over: ImageAttention, heads: Sequence[_Head]) -> str:
     """Return what is seen in the most peaked head: "In the image, patch 3,11 looks mostly at 6 of 196 patches (L0 H1)".
 
-    Mostly: with half of what it gives the patches, or more.
+    Mostly: with half of what it gives the patches, or more, and few of them.
     """
     halves = sorted((head for head in heads if head.spread == "half"), key=lambda head: head.n_half / head.m.n_patches)
     evenly = [head for head in heads if head.spread == "even"]
@@ -223,7 +226,13 @@ def _title(over: ImageAttention, heads: Sequence[_Head]) -> str:
         few = best.m.n_patches < LEAST_PATCHES
         n_patches = _patch_text(best.strongest) if few else f"{best.n_half:,} of {best.m.n_patches:,} patches"
         end = f": {_times(best.most)} {_unit(over)}" if few else _views_text(best)
-        return f"{_looks(over, 'most' if few else 'mostly', n_patches)}{end}{_which(over, heads, best, evenly)}"
+        which = _which(over, heads, best, evenly)
+        if not few and best.n_half > MOSTLY * best.m.n_patches:
+            looks = (
+                f"looks at {_who(over)} comes from" if over.is_key else f"{_who(over)} {_verb(over, 'look')} at lies in"
+            )
+            return f"Half of what {looks} {n_patches}{end}{which}"
+        return f"{_looks(over, 'most' if few else 'mostly', n_patches)}{end}{which}"
     if peaks := sorted((head for head in heads if head.spread == "peaks"), key=lambda head: -head.most):
         best, n_peaks = peaks[0], sum(peaks[0].n_outlined)
         which = _patch_text(best.strongest) if n_peaks == 1 else f"{n_peaks:,} of {best.m.n_patches:,} patches"

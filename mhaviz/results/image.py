@@ -392,6 +392,11 @@ def _asked(
     """Return the views on the side of a map that has patches, those on the other, and the tokens of this that are the
     query or key. Raises ArgumentError as ``_image_map``."""
     near, far = (m.rows, m.columns) if is_key else (m.columns, m.rows)
+    if not is_key and grid is None and not known_views(near.tokens) and known_views(far.tokens):
+        raise ArgumentError(
+            f"{m.name}: its queries are patches, and its keys are none; choose a key, such as a word, "
+            f"by {parameter('key')}"
+        )
     views, are_same = views_in(near.tokens, grid, m.name, aspect), _are_same(m)
     others = views if are_same else known_views(far.tokens)
     if wanted is None:

@@ -25,6 +25,9 @@ _SPECIAL = re.compile(
 )
 _USUAL = 0, 1, 2, 5  # tokens beside patches: none, a class token, one of distillation, four registers
 _MOST_HINTS = 3
+_STRETCHED = (
+    1.05  # what speaks against a square grid, as of a model that stretches its images, beside the photo's shape
+)
 _MOST_SLENDER = 4.0  # ratio of the sides of a grid that a hint names / that of the image
 
 
@@ -137,16 +140,17 @@ def _runs(tokens: Tokens) -> list[list[int]]:
 
 
 def _hints(n_tokens: int, aspect: float | None) -> list[str]:
-    """Return grids that these tokens may be, those nearest to the shape of the photo first, with their first token."""
+    """Return grids that these tokens may be, those nearest to the shape of the photo, or to a square, first."""
     aspect = aspect or 1.0
     found = []
     for extra in range(min(MOST_SPECIAL, n_tokens - 4) + 1):
         n_patches = n_tokens - extra
         for rows in range(2, n_patches // 2 + 1):
             columns, rest = divmod(n_patches, rows)
-            ratio = columns / rows / aspect
+            ratio, misfit = columns / rows / aspect, max(columns, rows) / min(columns, rows) * _STRETCHED
             if not rest and 1 / _MOST_SLENDER <= ratio <= _MOST_SLENDER:
-                found.append((max(ratio, 1 / ratio) * (1.0 if extra in _USUAL else 1.3), extra, rows, columns))
+                misfit = min(misfit, max(ratio, 1 / ratio))
+                found.append((misfit * (1.0 if extra < 2 else 1.15 if extra in _USUAL else 1.4), extra, rows, columns))
     best = sorted(found)[:_MOST_HINTS]
     near = [one for one in best if one[0] <= 1.3 * best[0][0]]
     return [_text(rows, columns, extra) for _, extra, rows, columns in near]

@@ -1,5 +1,6 @@
 """What a query gives to the patches of images, and patches to a key."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -612,3 +613,23 @@ def test_patches_of_padding_that_are_no_tokens_need_no_room():
     (view,) = over.maps[0].views
     assert view.seen_box == pytest.approx((0, 0, 1, 1), abs=0.02)
     assert (view.patch, view.grid) == ((1, 0), (8, 8)), "as they are called"
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "size", "expected"),
+    [(197, (400, 300), "(14, 14, 1)"), (48, (400, 300), "(6, 8, 0)"), (300, (400, 300), "(15, 20, 0)")],
+)
+def test_the_first_grid_that_is_named_is_the_likely_one(n_tokens, size, expected):
+    axis = Axis.numbered(n_tokens)
+    m = AttentionMap(np.full((1, n_tokens, n_tokens), 1 / n_tokens, np.float32), axis, axis)
+    with pytest.raises(ArgumentError, match=rf"such as {re.escape(expected)}"):
+        Attention(Source("test"), (m,)).over_image(np.zeros((size[1], size[0], 3), np.uint8))
+
+
+def test_patches_that_look_at_words_need_a_key():
+    rows, columns = Axis(patch_tokens(4, 4)), Axis.of(["a", "red", "cat"])
+    m = AttentionMap(np.full((1, 16, 3), 1 / 3, np.float32), rows, columns, "cross")
+    attention = Attention(Source("test"), (m,))
+    with pytest.raises(ArgumentError, match=r"its queries are patches, and its keys are none; choose a key.*`key`"):
+        attention.over_image()
+    assert attention.over_image(key="cat").is_key

@@ -178,7 +178,13 @@ def test_titles_of_means_and_of_keys():
     weights = np.random.default_rng(0).dirichlet(np.full(36, 0.1), (2, 2, 36)).astype(np.float32)
     attention = Attention(Source("made"), tuple(AttentionMap(w, axis, axis, layer=i) for i, w in enumerate(weights)))
     title = page_of(attention.over_image(PLAIN)).title
-    assert title.startswith(("In the image, the average patch looks mostly at", "The average patch looks evenly at"))
+    assert title.startswith(
+        (
+            "In the image, the average patch looks mostly at",
+            "Half of what the average patch looks at",
+            "The average patch looks evenly at",
+        )
+    )
     key = page_of(attention.over_image(PLAIN, key="1,1", layer=0, head=0))
     assert re.fullmatch(r"Patch 1,1 is looked at mostly by \d+ of 36 patches", key.title)
     (block,) = key.blocks

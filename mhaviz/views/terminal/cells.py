@@ -10,6 +10,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 
+from mhaviz.pages.colormaps import AROUND_UNIFORM
 from mhaviz.pages.numbers import short
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.views.colours import needs_dark_text, palette, places
@@ -25,6 +26,8 @@ RAMP = " ▁▂▃▄▅▆▇█"
 """Characters from the lowest number to the highest."""
 BELOW, ABOVE = "░▒▓", "▂▅█"
 """Characters of numbers below and above the neutral number of a scale, from small to large; those near it are blank."""
+AROUND_ONE = "   ░▂▅█"
+"""Characters of multiples of uniform, from small to large: less than uniform is little ink, as more is much."""
 HIDDEN = "·"
 """Character of a hidden cell, as a blank would look like 0."""
 
@@ -48,7 +51,7 @@ def ramp_characters(values: NDArray[np.float32], scale: Scale) -> NDArray[np.str
     """Return the character of each value; for NaN, that of a hidden cell."""
     shares = np.nan_to_num(scale.shares(values)).astype(np.float64)
     if scale.diverges:
-        ramp = [*reversed(BELOW), " ", *ABOVE]
+        ramp = [*AROUND_ONE] if scale.colormap == AROUND_UNIFORM else [*reversed(BELOW), " ", *ABOVE]
         from_middle = shares * (len(ramp) - 1) - len(BELOW)
         places = len(BELOW) + np.copysign(np.rint(np.abs(from_middle)), from_middle)
     else:
