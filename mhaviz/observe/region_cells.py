@@ -88,7 +88,8 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     if isinstance(padding, str):
         padding = 0 if padding == "valid" else [(k - 1) // 2 for k in kernel]
     at = _starts(kernel, strides, _each(padding, n))
-    traced = None if tracer.is_unread(x) else tracer.get(x)
+    reads_pixels = max(weight.shape[2:]) == 1  # each by itself: no patches, if these are images at all
+    traced = None if tracer.is_unread(x) and not reads_pixels else tracer.get(x)
     if traced is None:
         is_given = tracer.is_unread(x) or (_reads_images(x, weight, strides) and not tracer.is_made(x))
         is_first = n > 1 and min(result, default=0) > 0 and is_given

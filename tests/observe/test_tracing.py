@@ -278,6 +278,7 @@ NO_IMAGES = {
         torch.randint(20, (1, 64)),
         lambda x, p: p["merge"](p["words"](x).mT.unflatten(2, (8, 8))).flatten(2).mT,
     ),
+    "joints in time": (torch.randn(1, 3, 10, 17), lambda x, p: p["pixels"](x).flatten(2).mT),
     "a recording": (torch.randn(1, 1, 20, 50), lambda x, p: p["signal"](x).flatten(2).mT),
 }
 
@@ -295,6 +296,7 @@ def test_what_is_no_image_has_no_patches(name):
                     "words": nn.Embedding(20, 8),
                     "grams": nn.Conv2d(1, 8, (3, 8)),
                     "merge": nn.Conv2d(8, 8, 2, 2),
+                    "pixels": nn.Conv2d(3, 8, 1),
                     "signal": nn.Conv2d(1, 8, (1, 5), (1, 5)),
                 }
             )
