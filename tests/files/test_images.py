@@ -117,7 +117,7 @@ def png(size=(64, 64)):
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not an image that can be read"),
         (png()[:900], "image file is truncated"),
         (png()[:60], "image file is truncated|Truncated File Read|it is not an image"),
-        (png()[:100] + bytes(500), "broken data stream"),
+        (png()[:100] + bytes(500), "broken data stream|image file is truncated"),
     ],
 )
 def test_broken_files(tmp_path, content, message):
