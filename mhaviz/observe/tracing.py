@@ -94,7 +94,8 @@ class Tracer:
     def read(self, x: Tensor) -> None:
         """Note a tensor that a program's model is given: it is taken for images if it has their shape."""
         if self._noted(x) is None and (axes := axes_of_images(x)) is not None:
-            self.set(x, Unread(x.detach(), axes))
+            with unseen():
+                self.set(x, Unread(x.detach(), axes))
 
     def begins(self, module: nn.Module, args: Sequence[Any]) -> None:
         """Note the patches of which a module is told where they stand, unless that was seen."""

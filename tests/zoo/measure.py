@@ -57,7 +57,8 @@ def record(model: nn.Module, caught: list[Weights]) -> Iterator[mhaviz.Recording
         yield recording
     recording._of_one_batch = lambda found: (found, "")  # type: ignore[method-assign]  # each is compared by itself
     maps: dict[str, list[AttentionMap]] = {}
-    for one in () if recording.is_empty else recording.attention.maps:
+    every = () if recording.is_empty else recording.attention.maps
+    for one in (window for m in every for window in m.windows or (m,)):
         maps.setdefault(one.module, []).append(one)
     caught += [
         (name, torch.stack([with_padding(one, examples) for one in examples])) for name, examples in maps.items()
