@@ -18,6 +18,8 @@ from mhaviz.views.figure.page import draw_page, draw_pages
 from mhaviz.views.style import ROOMS, Style
 from mhaviz.views.terminal.page import PageView
 
+pytestmark = pytest.mark.slow
+
 TABLE = Table((Column("bin"), Column("count")), tuple((f"bin {i}", 10 + i) for i in range(5)))
 
 

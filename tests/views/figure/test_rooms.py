@@ -24,6 +24,8 @@ from mhaviz.results.result import Source
 from mhaviz.views.showing import figure_of, figures_of
 from mhaviz.views.style import Style
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"slide": (13.3, 7.5), "column": (3.3, 9.0), "page": (6.5, 9.0)}  # inches
 LONG = " ".join(f"Wort{i}teil" for i in range(40))
 
