@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.inputs.patches import WHOLE, Box, PatchGrid
+from mhaviz.inputs.patches import WHOLE, Box, PatchGrid, within
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.photo_places import PhotoPlaces, joined_views, on_one_grid
@@ -86,11 +86,8 @@ class _Photos:
 
     def view_of(self, grid: PatchGrid) -> PatchGrid:
         """Return a view in the photo where it was found; of what is in no photo, in a picture of what was read."""
-        _, number, (top, left, bottom, right) = self._found[id(grid.seen)]
-        down, across = bottom - top, right - left
-        box = grid.box
-        part = top + box[0] * down, left + box[1] * across, top + box[2] * down, left + box[3] * across
-        return replace(grid, image=number, box=part, is_placed=True)
+        _, number, found = self._found[id(grid.seen)]
+        return replace(grid, image=number, box=within(grid.box, found), is_placed=True)
 
     def tokens(self, tokens: Tokens) -> Tokens:
         """Return tokens whose patches are called by their places in the photos."""
