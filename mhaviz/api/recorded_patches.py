@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from mhaviz.inputs.patches import PatchGrid
-from mhaviz.observe.patches import Sides, TokenRegions
 from mhaviz.observe.regions import FRAME, LEFT, TOP, SeenImage
+from mhaviz.observe.token_regions import Sides, TokenRegions
 
 _MOST_PIXELS = 448
 """Most pixels of the longer side of a picture of what a program has read."""
@@ -79,7 +79,8 @@ def windows_of(sides: Sides, batch_size: int) -> list[list[int]]:
     Windows are of the same image, and hold other patches. Examples of which that is not known are one place each.
     """
     alone = [[place] for place in range(batch_size)]
-    side = sides[0] or sides[1]
+    of_images = [None if side is None else side.of_images for side in sides]
+    side = of_images[0] or of_images[1]
     if side is None or batch_size < 2 or len(side.numbers) != batch_size:
         return alone
     numbers = side.numbers.cpu()
@@ -108,7 +109,8 @@ def grids_of(side: TokenRegions, example: int, images: ImageNumbers, forward: in
         images: numbers of the images.
         forward: number of the forward pass.
     """
-    numbers = images.of(side.regions.images, forward)
+    seen_images = side.regions.images
+    numbers = images.of(seen_images, forward)
     of_tokens = side.numbers[min(example, len(side.numbers) - 1)].cpu().numpy()
     there = np.flatnonzero(of_tokens >= 0)
     every = side.regions.rows.cpu().numpy().astype(np.float64)
@@ -120,14 +122,14 @@ def grids_of(side: TokenRegions, example: int, images: ImageNumbers, forward: in
     for key in dict.fromkeys(keys):
         own = np.array([one == key for one in keys])
         which, first = int(key[0]), int(key[1])
-        image = side.regions.images[which]
+        image = seen_images[which]
         number = numbers[which] + first if image.frames > 1 else numbers[which]
         seen = images.picture(image, first)
         grids += [
             replace(grid, image=number, seen=seen)
             for grid in _tiled(rows[own], there[own], of_all[of_all[:, 0] == which], image)
         ]
-    return _named(grids, any(image.frames > 1 for image in side.regions.images))
+    return _named(grids, any(image.frames > 1 for image in seen_images))
 
 
 def _named(grids: list[PatchGrid], are_frames: bool) -> tuple[PatchGrid, ...]:

@@ -10,7 +10,9 @@ from operator import and_
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mhaviz.api.recorded_patches import ImageNumbers, grids_of, names_of
 from mhaviz.errors import MhavizError, parameter
@@ -18,7 +20,9 @@ from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
-from mhaviz.observe.patches import Sides, TokenRegions
+from mhaviz.observe.places import UNKNOWN, Places
+from mhaviz.observe.regions import SeenTokens, Source
+from mhaviz.observe.token_regions import Sides, TokenRegions
 from mhaviz.results.image_grids import MOST_SPECIAL
 
 if TYPE_CHECKING:
@@ -89,8 +93,9 @@ class TokenNames:
         if first and not is_cross:  # an older cache may have lost its first keys
             read_of_keys, first_key = None, first + lengths[0] - lengths[1]
         texts = read, read_of_keys
+        of_images = [None if side is None else side.of_images for side in patches]
         seen = (
-            *(one and self._key_of(one, examples, forward) for one in patches),
+            *(one and self._key_of(one, examples, forward) for one in of_images),
             *(one and numbers for one, numbers in zip(texts, reads, strict=True)),
         )
         key = *lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
@@ -98,11 +103,99 @@ class TokenNames:
             queries, keys = (
                 tuple(self._of(length, example, batch_size, start, one, there, forward, called) for example in examples)
                 for length, start, one, called, there in zip(
-                    lengths, (first, first_key), texts, rows, patches, strict=True
+                    lengths, (first, first_key), texts, rows, of_images, strict=True
                 )
             )
             self._sides[key] = queries, keys
         return self._sides[key]
+
+    def at_places(
+        self,
+        sides: tuple[Tokens, ...],
+        which: int,
+        places: tuple[Places | None, Places | None],
+        entries: Sequence[int],
+        called: str = "",
+    ) -> tuple[Tokens, ...]:
+        """Name tokens of some entries of the batch by their places in what the program has read, if these are known.
+
+        Rows of which it is not known which tokens they are, or that are of other examples or sequences than the
+        queries, are called rows, and parameters by their names. Tokens that stand in their order from the first on keep
+        their names, and so do special ones in whose place the program has put others.
+
+        Args:
+            sides: the queries, or the keys.
+            which: 0 for queries, 1 for keys.
+            places: of queries and keys.
+            entries: the entries.
+            called: what the queries are called, such as "fixed"; "": they are tokens.
+        """
+        own, queries = places[which], places[0]
+        if own is None:
+            return sides
+        made = []
+        for tokens, entry in zip(sides, entries, strict=True):
+            of = min(entry, len(own.source) - 1)
+            examples = {} if queries is None else queries.examples(min(entry, len(queries.source) - 1))
+            fits = len(tokens) == own.source.shape[1] and not tokens.images
+            is_shown = own.is_of(of, examples) & own.is_in(of, queries)
+            unknown = set() if places[1] is None else places[1].follows_unknown(min(entry, len(places[1].source) - 1))
+            made.append(self._at_places(tokens, own, of, is_shown, unknown, called) if fits else tokens)
+        return tuple(made)
+
+    def _at_places(
+        self,
+        tokens: Tokens,
+        places: Places,
+        entry: int,
+        is_shown: NDArray[np.bool_],
+        unknown: set[Source],
+        called: str,
+    ) -> Tokens:
+        position = np.where(places.is_named[entry] & is_shown, places.position[entry], UNKNOWN)
+        is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences)
+        if is_whole and bool((position == np.arange(len(position))).all()):
+            return tokens
+        is_in_place = bool(((position == np.arange(len(position))) | (position == UNKNOWN)).all())
+        labels = []
+        for row, place in enumerate(position.tolist()):
+            otherwise = f"row {row}"
+            if place != UNKNOWN:
+                is_placed = places.sequences[places.source[entry, row]] not in unknown
+                labels.append(self._label(places, entry, row, str(place) if is_placed else otherwise))
+            elif is_in_place and row in tokens.special:
+                labels.append(tokens.texts[row] if tokens.texts[row] != str(row) else self.name(tokens).texts[row])
+            elif (number := places.named[entry, row]) != UNKNOWN:
+                name = places.names[number]
+                labels.append(f"{called} {name.rpartition(' ')[2]}" if called else name)
+            else:
+                labels.append(otherwise)
+        return Tokens(tuple(labels))
+
+    def _label(self, places: Places, entry: int, row: int, otherwise: str) -> str:
+        """Return the word of a token that was looked up, or else its place."""
+        source = places.sources[places.source[entry, row]]
+        place = int(places.place[entry, row])
+        if self._given is not None and len(self._given) == (
+            places.length if len(places.sources) == 1 else source.sizes[-1]
+        ):
+            self._given_fits = True
+            return self._given[place]
+        read = self._read_of(source) if isinstance(source, SeenTokens) else None
+        if read is None:
+            return otherwise
+        example = int(places.example[entry, row])
+        if read.replaced is not None and bool(read.replaced[min(example, len(read.replaced) - 1), place]):
+            return otherwise
+        ids = tuple(read.ids[example].tolist())
+        text = self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts[place]
+        return otherwise if text == str(place) else text
+
+    def _read_of(self, source: SeenTokens) -> ReadIds | None:
+        """Return the token ids that were looked up at a source, not positions or types; None: there are none."""
+        first = {number for number, _ in source.reads}
+        latest = {read.number[0]: read.number for read in self._inputs.ids if read.number[0] in first}
+        return self._read(frozenset(latest.values()), source.sizes[-1]) if latest else None
 
     def name(self, tokens: Tokens) -> Tokens:
         """Name tokens by the user's names, if there are as many, or by the tokenizer, if their ids are known."""

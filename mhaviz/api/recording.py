@@ -337,9 +337,10 @@ class Recording(ContextDecorator):
                     queries = _as_steps(queries, remarks)
                 queries = _as_rows(queries, *own, remarks) if queries == m.rows.tokens else queries
                 keys = _as_rows(keys, *others, remarks) if keys == m.columns.tokens else keys
-            if site.is_block or is_unplaced:
+            is_unnamed = pass_number in site.unnamed
+            if site.is_block or is_unnamed:
                 queries = rows_of("row", 0, len(queries))
-            if is_unplaced:
+            if is_unnamed:
                 keys = rows_of("row", 0, len(keys))
             maps.append(
                 replace(
@@ -497,7 +498,7 @@ class Recording(ContextDecorator):
         is_wanted = self._options.passes.wants(site.pass_number)
         if not is_wanted and self._study is None:
             return
-        windows = windows_of(observed.patches, observed.call.shape[0]) if is_wanted else []
+        windows = windows_of(observed.sides, observed.call.shape[0]) if is_wanted else []
         if is_wanted:
             self._begin(site, observed, windows)
         self._note_form(site, observed)
@@ -514,9 +515,11 @@ class Recording(ContextDecorator):
         if self._is_no_padding(site, observed, padding):
             return
         looks_around = observed.order.windows > 1 and q_length != k_length  # and pads the first window
-        rows = ("row", "row") if is_unplaced or looks_around else _rows_called(observed)
+        are_seen = None not in observed.order.tokens.places
+        rows = ("row", "row") if (is_unplaced or looks_around) and not are_seen else _rows_called(observed)
         # The queries of a masked map are the last keys; a prefix, or tokens of a cache, may come before them.
-        first = site.k_length - q_length if site.kind == "masked" else site.first_query
+        counts = site.kind == "masked" and (site.first_query or not are_seen)
+        first = site.k_length - q_length if counts else site.first_query
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
@@ -527,20 +530,24 @@ class Recording(ContextDecorator):
                 site.kind == "cross",
                 rows,
                 observed.order.tokens,
-                observed.patches,
+                observed.sides,
             )
-            if not site.first_query and not rows[1]:
+            if not site.first_query and not rows[1] and not are_seen:
                 parts = observed.order.tokens.parts
                 several = [_placed(one, parts, site.kind) for one in zip(queries, keys, strict=True)]
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
+            there = observed.order.tokens.places
+            if not site.first_query or (there[0] is not None and there[0].are_placed):
+                queries = queries if rows[0] else self._names.at_places(queries, 0, there, places)
+                keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, rows[0])
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(named, of.call, heads, queries, keys, of.output, padding=of_places)
 
         try:
             if is_wanted and self._on_attention is not None:
                 self._visit(seen_of(range(batch_size), observed))
-            of_queries = _places_of(observed) if site.kind in OF_ONE_TEXT and q_length < k_length else None
-            is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length or of_queries is not None
+            among = _places_of(observed) if site.kind in OF_ONE_TEXT and q_length < k_length else None
+            is_whole = site.kind not in OF_ONE_TEXT or q_length == k_length or among is not None
             is_step = site.first_query > 0 and site.pass_number not in site.recurrent
             is_whole = is_whole and not is_step and k_length > 1
             if self._study is not None and site.heads:
@@ -550,7 +557,7 @@ class Recording(ContextDecorator):
             elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), observed)
                 # The kind may change while the program runs; the number does not.
-                whole = replace(whole, site=replace(named, layer=named.number), places=of_queries)
+                whole = replace(whole, site=replace(named, layer=named.number), places=among)
                 self._count(self._study, whole)
             elif is_step:
                 self._steps[site.number] += batch_size * q_length
@@ -758,15 +765,22 @@ class Recording(ContextDecorator):
         if not observed.order.is_numbered:
             self._remark(site, "some heads are numbered as they stand in the softmax")
         keys = observed.order.tokens.parts[1]
-        if site.kind == "masked" and keys is not None and keys.step and keys.start < 0:
+        if (
+            site.kind == "masked"
+            and None in observed.order.tokens.places
+            and keys is not None
+            and keys.step
+            and keys.start < 0
+        ):
             before = counted(-keys.start, "key")
             self._remark(site, f"numbers count {before} that stand before the tokens, such as learned ones")
         windows = observed.order.windows
-        if windows > 1 and not any(observed.patches):
+        if windows > 1 and not observed.has_patches:
             lengths, why = f"{q_length:,} tokens", ""
             if q_length != k_length:
                 lengths = f"{q_length:,} {'query' if q_length == 1 else 'queries'} and {k_length:,} keys"
-                why = "; which tokens these are is not known, and they are called rows"
+                if None in observed.order.tokens.places:
+                    why = "; which tokens these are is not known, and they are called rows"
             self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remark(site, "of inputs that are cut into windows, a map is of one window")
         if observed.order.called == "head":
@@ -951,8 +965,9 @@ def _places_of(observed: ObservedCall) -> range | None:
     (own, keys), (_, _, q_length, k_length) = observed.order.tokens.parts, observed.call.shape
     if own is None or keys is None or own.of != keys.of or not (keys.is_first and keys.length == keys.n == k_length):
         return None
-    is_known = len(own.places) == q_length and own.places[0] in keys.places and own.places[-1] in keys.places
-    return own.places if is_known else None
+    places = own.places
+    is_known = len(places) == q_length and {*places} <= {*keys.places}
+    return places if is_known and isinstance(places, range) else None
 
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:
@@ -995,13 +1010,19 @@ def _as_rows(tokens: Tokens, may_be_batch: bool, may_be_fixed: bool, remarks: di
     if not others or not any(text.isdecimal() for text in tokens.texts):
         return tokens
     remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
+    if any(text.startswith("row ") for text in tokens.texts):  # which is the number of a row, not of a token
+        return rows_of("row", 0, len(tokens))
     return replace(tokens, texts=tuple(f"row {text}" if text.isdecimal() else text for text in tokens.texts))
+
+
+_STEP = re.compile(r"^(?:row )?(\d+)$", re.ASCII)
+"""Name of the query of a step by its position, or as a row."""
 
 
 def _as_steps(tokens: Tokens, remarks: dict[str, None]) -> Tokens:
     """Rename positions of a recurrent decoder's queries to steps; add a remark."""
     remarks["the query of a step is made of what the step before gave"] = None
-    return replace(tokens, texts=tuple(f"step {text}" if text.isdecimal() else text for text in tokens.texts))
+    return replace(tokens, texts=tuple(_STEP.sub(r"step \1", text) for text in tokens.texts))
 
 
 def _with_heads_joined(maps: Sequence[AttentionMap]) -> tuple[AttentionMap, ...]:

@@ -131,32 +131,45 @@ class Part(NamedTuple):
     """Tokens of a sequence: every ``step``-th from ``start`` on, ``n`` in all.
 
     With a step of 0, only the number of their part is known, ``start``. Negative places are before the sequence.
+
+    Attributes:
+        of: the sequence.
+        at: their places, where these are no range; negative ones are no tokens of it. Empty: they are a range.
+        size: number of tokens in the sequence; 0: that of ``of``.
     """
 
-    of: Origin
+    of: Any
     start: int
     step: int
     n: int
+    at: tuple[int, ...] = ()
+    size: int = 0
 
     @property
     def is_first(self) -> bool:
         """Whether the sequence begins with these tokens."""
-        return (self.start, self.step) == (0, 1)
+        return (self.start, self.step) == (0, 1) and not self.at
 
     @property
     def is_reordered(self) -> bool:
         """Whether they were seen to be put in another order, or among others."""
-        return any(not cut.step for cut in self.of.cuts)
+        at = [place for place in self.at if place >= 0]
+        return any(b <= a for a, b in pairwise(at)) or (not self.size and any(not c.step for c in self.of.cuts))
 
     @property
     def length(self) -> int:
         """Number of tokens in the sequence."""
-        return self.of.cuts[0].size if self.of.cuts else self.of.size
+        return self.size or (self.of.cuts[0].size if self.of.cuts else self.of.size)
 
     @property
-    def places(self) -> range:
+    def places(self) -> "range | tuple[int, ...]":
         """Places of the tokens in the sequence; empty: not known."""
-        return range(self.start, self.start + self.step * self.n, self.step or 1)
+        return self.at or range(self.start, self.start + self.step * self.n, self.step or 1)
+
+    @property
+    def end(self) -> int:
+        """Place after the last of the tokens."""
+        return max(self.at) + 1 if self.at else self.start + self.n
 
 
 Factor = tuple[Origin, int]

@@ -18,6 +18,7 @@ from mhaviz.observe.axes import (
     through_along,
 )
 from mhaviz.observe.inputs import Read
+from mhaviz.observe.places import Places, compare
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Compared:
         is_by_hand: whether the program computes its weights itself.
         are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
         n_behind: number of further keys at the end that are no tokens, such as those that PyTorch's layer adds.
+        places: the tokens that queries and keys are; None: of a side nothing is known.
     """
 
     query: Axis = ()
@@ -40,6 +42,7 @@ class Compared:
     is_by_hand: bool = False
     are_pairs: bool = False
     n_behind: int = 0
+    places: tuple[Places | None, Places | None] = (None, None)
 
     @cached_property
     def reads(self) -> tuple[frozenset[Read], frozenset[Read]]:
@@ -50,12 +53,20 @@ class Compared:
     def parts(self) -> tuple[Part | None, Part | None]:
         """The tokens that queries and keys are; None: not known."""
         own, part = self._parts
+        if (known := self.known_parts) is not None:
+            return known
         if not self.n_behind:
             return own, part
         n = math.prod(n for _, n in self.key)
         part = part or Part(Origin(n), 0, 1, n)
         sequence = part.of.replace(size=part.start + n, cuts=())
         return own, Part(sequence, part.start, part.step, n + self.n_behind)
+
+    @cached_property
+    def known_parts(self) -> tuple[Part | None, Part | None] | None:
+        """The tokens that queries and keys are, as they were seen to be moved; None: they were not."""
+        query, key = self.places
+        return None if query is None or key is None else (query.part, key.part)
 
     @cached_property
     def _parts(self) -> tuple[Part | None, Part | None]:
@@ -84,6 +95,10 @@ class Compared:
     @cached_property
     def are_same(self) -> bool | None:
         """Whether queries and keys are known tokens of the same sequence; None: not known."""
+        is_made = self.has_layers or are_made(*self.features)  # otherwise they may have in common what made others
+        if None not in self.places:
+            are_same = compare(*self.places)
+            return None if are_same is False and not is_made else are_same
         (own, part), reads = self._parts, self.reads
         in_order = own is not None and part is not None and own.step and part.step and own.of == part.of
         if in_order or (self.query and cuts_along(self.query) == cuts_along(self.key)):
@@ -92,7 +107,6 @@ class Compared:
             return True if is_one and (not all(texts) or texts[0] == texts[1]) else None
         sources, others = ({one for origin, _ in axis for one in origin.sources} for axis in (self.query, self.key))
         is_known = sources and others and all(one.is_known for one in sources | others)
-        is_made = self.has_layers or are_made(*self.features)  # otherwise they may have in common what made others
         return False if is_made and is_known and sources.isdisjoint(others) else None
 
     @cached_property
@@ -117,7 +131,10 @@ class Compared:
 
         They may if they stand first in what the program is given, and were not looked up as token ids.
         """
-        own, key = (is_first(axis) and not reads_along(axis) for axis in (self.query, self.key))
+        own, key = (
+            (is_first(axis) and not reads_along(axis)) or (places is not None and places.may_be_batch)
+            for axis, places in zip((self.query, self.key), self.places, strict=True)
+        )
         return self.is_by_hand and own, self.is_by_hand and key
 
 

@@ -38,12 +38,13 @@ from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
-from mhaviz.observe.patches import Sides as PatchSides
-from mhaviz.observe.patches import sides_of_call, sides_of_layer
+from mhaviz.observe.places import read_places
 from mhaviz.observe.recurrence import Recurrence
 from mhaviz.observe.replacing import calls_followed, scripted_as_written
+from mhaviz.observe.sides import sides_of_call, sides_of_layer
 from mhaviz.observe.steps import OnStep, Step, no_steps
 from mhaviz.observe.threads import threads_followed
+from mhaviz.observe.token_regions import Sides as TokenSides
 from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.weights import WeightsByHand
 
@@ -93,9 +94,9 @@ class Watch:
         self._has_model, self.inputs = model is not None, SeenInputs()
         self._modules = RunningModules(model, self._reads, self._begins)
         self.fixed = FixedRows(self._modules.is_running)
-        self._axes, self._images = (
+        self._axes, self._tracer = (
             Layouts(self.inputs, self.fixed),
-            Tracer(self.fixed.parameter_of, lambda x: self._axes.are_made(x)),
+            Tracer(self.fixed, self.inputs, lambda x: self._axes.are_made(x)),
         )
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self._recurrence = Recurrence()
@@ -106,7 +107,7 @@ class Watch:
             self._unseen,
             self.fixed,
             self._axes,
-            self._images,
+            self._tracer,
             self._module,
             self._refuse_unless_asked,
             step,
@@ -117,7 +118,7 @@ class Watch:
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed))
-            for one in (self.fixed, self._axes, self._images, self._merging, self._recurrence)
+            for one in (self.fixed, self._axes, self._tracer, self._merging, self._recurrence)
         ]
         self._lock, self._n_active, self.until_last = threading.RLock(), 0, ExitStack()
         self.here = threading.local()
@@ -213,7 +214,7 @@ class Watch:
 
     def _begins(self, module: nn.Module, args: Sequence[Any]) -> None:
         self.fixed.begins(module)
-        self._images.begins(module, args)
+        self._tracer.begins(module, args)
         if not hasattr(self.here, "is_seen") and torch._C._current_graph_task_id() == -1:  # see ``_place_to_show``
             self._note_thread(module)
         if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
@@ -236,11 +237,11 @@ class Watch:
     def _reads(self, x: Tensor) -> None:
         """Note a tensor that the program's model is given."""
         self._axes.of(x, is_input=True)
-        self._images.read(x)
+        self._tracer.read(x)
 
     def _take(self, result: Any, seen: Any) -> None:
         self._axes.take(result, seen)
-        self._images.take(result, seen)
+        self._tracer.take(result, seen)
 
     def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
         file, line = line_of_program()
@@ -261,7 +262,7 @@ class Watch:
         def arranged(place: Place) -> ObservedCall:
             ran = read(place.name)
             order = self._order_of_call(ran.call, place, given)
-            return replace(ran.in_order(order), patches=self._patches_of_call(ran.call, given, order))
+            return replace(ran.in_order(order), sides=self._sides_of_call(ran.call, given, order))
 
         self._show(given, arranged, lengths, self.fixed.sides(*given))
 
@@ -281,13 +282,19 @@ class Watch:
         order = self._order_of_axes(query, key, place)
         return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers, n_behind=n_behind)
 
-    def _patches_of_call(
+    def _sides_of_call(
         self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order
-    ) -> PatchSides:
+    ) -> TokenSides:
         query, key = given[:2]
-        of = [self._images.get(x) for x in (query, key)]
-        if isinstance(call, AttentionCall) and call.query is query:
+        of = [self._tracer.known(x) for x in (query, key)]
+        asked = call.query if isinstance(call, AttentionCall) else query  # flex_attention has weights of its own
+        if asked is query or (asked.shape, asked.stride()) == (query.shape, query.stride()):
             return sides_of_call(order, query, key, of)
+        if query.ndim == 4:  # (batch_size, length, n_heads, features), as operators are given
+            turned = [traced and traced.moved(lambda numbers: numbers.transpose(1, 2)) for traced in of]
+            return sides_of_call(order, query.transpose(1, 2), key.transpose(1, 2), turned)
+        if query.shape[-1] != call.shape[1] * asked.shape[-1]:  # (length of all texts, n_heads, features)
+            return None, None
         queries, keys = sides_of_layer(of, (query, key))
         return queries, keys and keys.extended(call.shape[3])
 
@@ -353,7 +360,7 @@ class Watch:
             with unseen(), torch.autocast(device, enabled=False):
                 if sides.why:
                     self._refuse_unless_asked(place, sides.why)
-                observed = arranged(place)
+                observed = self._with_places(arranged(place))
                 run = self._recurrence.run(tensors)
                 observed = replace(observed, are_fixed=sides.are_fixed, place=place, run=run)
                 self.here.attention = self._on_observed(observed)
@@ -363,6 +370,12 @@ class Watch:
             self.miss(f"{place.name}: {error}")
         except Exception as error:
             self.miss(f"{place.name}: not shown, {one_line(error)}")
+
+    def _with_places(self, observed: ObservedCall) -> ObservedCall:
+        """Return the call with the tokens that its queries and keys are."""
+        places = read_places(observed.sides, self._tracer.sequences)
+        tokens = replace(observed.order.tokens, places=places)
+        return replace(observed, order=replace(observed.order, tokens=tokens))
 
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
         if not self._is_asked(place):

@@ -10,8 +10,8 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.order import NO_ORDER, Order
-from mhaviz.observe.patches import Sides
 from mhaviz.observe.recurrence import Run
+from mhaviz.observe.token_regions import Sides
 from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
 
@@ -50,7 +50,7 @@ class ObservedCall:
         nan: bool, (batch_size, q_length), True for queries whose softmax is NaN in the program, as they see no key, and
             whose weights in the call are 0; None: as all False.
         order: roles of the program's own axes.
-        patches: regions of images that queries and keys are.
+        sides: regions of images and texts that queries and keys are.
         place: where in the program it ran.
         run: what its query is made of.
     """
@@ -64,7 +64,7 @@ class ObservedCall:
     weighted: Callable[[], WeightedValues | None] | None = None
     nan: Tensor | None = None
     order: Order = NO_ORDER
-    patches: Sides = (None, None)
+    sides: Sides = (None, None)
     place: Place = Place()  # noqa: RUF009
     run: Run = field(default_factory=Run)
 
@@ -82,6 +82,11 @@ class ObservedCall:
         """
         first, n_heads = self.order.heads or (0, 0)
         return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether some queries or keys are regions of images."""
+        return any(side is not None and side.of_images is not None for side in self.sides)
 
     def in_order(self, order: Order) -> "ObservedCall":
         """Return this call, whose axes are the program's own, with its tensors arranged by ``order``.

@@ -10,7 +10,18 @@ from torch import Tensor
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.region_numbers import merged_along
-from mhaviz.observe.regions import AXES, NONE, Regions, SeenImage, Traced, between, cells_of, cut_along, version_of
+from mhaviz.observe.regions import (
+    AXES,
+    IMAGE,
+    NONE,
+    Regions,
+    SeenImage,
+    Traced,
+    between,
+    cells_of,
+    cut_along,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
@@ -89,15 +100,21 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
         padding = 0 if padding == "valid" else [(k - 1) // 2 for k in kernel]
     at = _starts(kernel, strides, _each(padding, n))
     reads_pixels = max(weight.shape[2:]) == 1  # each by itself: no patches, if these are images at all
-    traced = None if tracer.is_unread(x) and not reads_pixels else tracer.get(x)
-    if traced is None:
+    traced = None if tracer.is_unread(x) and not reads_pixels else tracer.known(x)
+    channels = x.ndim - n - 1
+    if traced is None or (IMAGE not in traced.ranks and n > 1 and not tracer.is_made(x)):
         is_given = tracer.is_unread(x) or (_reads_images(x, weight, strides) and not tracer.is_made(x))
-        is_first = n > 1 and min(result, default=0) > 0 and is_given
-        return _images_cut(x, sizes, result, strides, at) if is_first else None
-    if traced.other is not None:
+        if n > 1 and min(result, default=0) > 0 and is_given:
+            return _images_cut(x, sizes, result, strides, at)
+    if traced is None:
+        traced = tracer.given(x, channels)
+    if traced is None or traced.other is not None:
         return None
-    regions, numbers = merged_along(traced.regions, traced.numbers, [x.ndim - n - 1])
-    return _in_blocks(regions, numbers, sizes, result, strides, at)
+    regions, numbers = merged_along(traced.regions, traced.numbers, [channels])
+    if max(numbers.shape[channels + 1 :]) == 1 < max(sizes):  # samples, which were not read as tokens
+        return tracer.made(done.result, [traced], channels, are_in_order=True)
+    traced = _in_blocks(regions, numbers, sizes, result, strides, at)
+    return traced or tracer.made(done.result, [Traced(regions, numbers)], channels, are_in_order=True)
 
 
 def _starts(kernel: Sequence[int], strides: Sequence[int], padding: Sequence[int]) -> list[int]:

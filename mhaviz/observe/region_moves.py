@@ -4,7 +4,7 @@ The function itself moves the numbers of the regions.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,9 +13,19 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.functions import functions, writes
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.region_numbers import aligned, full, joined, none_of, regrouped, short
+from mhaviz.observe.region_numbers import aligned, full, joined, none_of, regrouped, short, sum_of
 from mhaviz.observe.region_sums import keep
-from mhaviz.observe.regions import NONE, Traced, shared
+from mhaviz.observe.regions import (
+    IMAGE,
+    LEFT,
+    NONE,
+    NOTHING,
+    SOURCE,
+    Regions,
+    Source,
+    Traced,
+    shared,
+)
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
@@ -99,62 +109,98 @@ def _expand(tracer: "Tracer", done: Done) -> Traced | None:
     return traced and Traced(traced.regions, *(aligned(one, ndim) for one in traced.all_numbers))
 
 
+def _together(tracer: "Tracer", tensors: Sequence[Any]) -> tuple[Regions, list[Traced]] | None:
+    """Return what tensors are made of with the same regions, those of which nothing is known of none; None: nothing is
+    known of any."""
+    found = [tracer.get(x) for x in tensors]
+    known = iter(shared([traced for traced in found if traced is not None]) if any(found) else ())
+    made = [
+        Traced(NOTHING, none_of(x)) if traced is None else next(known) for x, traced in zip(tensors, found, strict=True)
+    ]
+    regions = next(
+        (traced.regions for traced, was in zip(made[::-1], found[::-1], strict=True) if was is not None), None
+    )
+    return None if regions is None else (regions, made)
+
+
 def _cat(tracer: "Tracer", done: Done, dim: int | None = None) -> Traced | None:
     parts = [x for x in done.first if isinstance(x, Tensor) and x.numel()]
     if not parts or not all(x.ndim == parts[0].ndim for x in parts):
         return None
     dim = (done.named("dim", 0) if dim is None else dim) % parts[0].ndim
-    found = [tracer.get(x) for x in parts]
-    known = [one for one in found if one is not None]
-    if any(one.other is not None for one in known):
-        return _scores_joined(parts, found, dim)
-    if not known:
+    if (together := _together(tracer, parts)) is None:
         return None
-    several = iter(shared(known))
-    traced = [None if one is None else next(several) for one in found]
-    regions = next(one.regions for one in reversed(traced) if one is not None)
+    regions, found = together
+    if any(traced.other is not None for traced in found):  # scores, joined with others, such as those of sinks
+        return Traced(
+            regions,
+            joined(parts, [traced.numbers for traced in found], dim),
+            joined(parts, [traced.all_numbers[-1] for traced in found], dim),
+        )
+    are_features = dim == parts[0].ndim - 1 and all(traced.numbers.shape[dim] == 1 for traced in found)
+    if are_features and not any(IMAGE in traced.ranks for traced in found):
+        return reduce(sum_of, [traced for traced in found if traced.regions is not NOTHING])
     numbers = []
-    for x, one in zip(parts, traced, strict=True):
-        if one is not None:
-            numbers.append(one.numbers)
-            continue
-        of_part = none_of(x)
-        if name := tracer.parameter_of(x):
-            whole = x.shape[dim] > 1
-            for place in range(x.shape[dim]):
-                regions, number = regions.named(f"{name} {place}" if whole else name)
-                of_part = torch.cat([*([of_part] if place else []), torch.full_like(none_of(x), number)], dim)
-        numbers.append(of_part)
+    for x, traced in zip(parts, found, strict=True):
+        if traced.regions is NOTHING and (name := tracer.parameter_of(x)):
+            regions, of_part = _named(regions, name, x, dim)
+            numbers.append(of_part)
+        else:
+            numbers.append(traced.numbers)
+    if dim < parts[0].ndim - 1:
+        _join(tracer, parts, dim)
     return Traced(regions, joined(parts, numbers, dim))
 
 
-def _scores_joined(parts: Sequence[Tensor], found: Sequence[Traced | None], dim: int) -> Traced:
-    """Return what scores are made of that were joined with others, such as those of sinks."""
-    known = iter(shared([one for one in found if one is not None]))
-    several = [None if one is None else next(known) for one in found]
-    regions = next(one.regions for one in reversed(several) if one is not None)
-    ways = [(None, None) if one is None else (one.numbers, one.other) for one in several]
-    numbers, other = (
-        joined(parts, [none_of(x) if one is None else one for x, one in zip(parts, way, strict=True)], dim)
-        for way in zip(*ways, strict=True)
-    )
-    return Traced(regions, numbers, other)
+def _named(regions: Regions, name: str, x: Tensor, dim: int) -> tuple[Regions, Tensor]:
+    """Return the regions with those of a parameter whose rows stand among tokens, and their numbers."""
+    each = []
+    for place in range(x.shape[dim]):
+        regions, number = regions.named(f"{name} {place}" if x.shape[dim] > 1 else name)
+        each.append(torch.full_like(none_of(x), number))
+    return regions, torch.cat(each, dim)
+
+
+def _join(tracer: "Tracer", parts: Sequence[Tensor], dim: int) -> None:
+    """Note which tokens were put behind others that were read before, as in a cache."""
+    found = [tracer.known(x) for x in parts]
+    are_new = [traced is not None and tracer.sequences.may_join(*traced.regions.sources) for traced in found[1:]]
+    if not any(are_new):
+        return
+    before: list[tuple[Source, int]] = []
+    gap = 0  # rows that are no tokens, since the last token
+    for x, traced in zip(parts, found, strict=True):
+        line = [] if traced is None else _line(traced, x.shape[dim], dim)
+        if not line:
+            gap += x.shape[dim]
+            continue
+        if before:
+            tracer.sequences.join(*line[0], before, gap)
+        before, gap = before + line, 0
+
+
+def _line(traced: Traced, n: int, dim: int) -> list[tuple[Source, int]]:
+    """Return the tokens along an axis, each with its source and place; empty: not known, or other axes than the last of
+    the source run along it."""
+    numbers, regions = traced.numbers, traced.regions
+    if numbers.shape[dim] != n or (n == 1 and dim != numbers.ndim - 2):
+        return []
+    line = numbers.movedim(dim, 0).reshape(n, -1)[:, 0]
+    if bool((line < 0).any()):
+        return []
+    rows = regions.rows[line.long()]
+    tokens = zip(rows[:, SOURCE].int().tolist(), rows[:, LEFT].int().tolist(), strict=True)
+    found = [(regions.sources[number], place) for number, place in tokens]
+    return found if len({*found}) == n else []
 
 
 def _stack(tracer: "Tracer", done: Done) -> Traced | None:
-    dim = done.named("dim", 0) % done.result.ndim
-    parts = list(done.first)
-    found = [tracer.get(x) for x in parts]
-    known = [one for one in found if one is not None]
-    if any(one.other is not None for one in known):
+    dim, parts = done.named("dim", 0) % done.result.ndim, list(done.first)
+    together = _together(tracer, parts)
+    if together is None or any(traced.other is not None for traced in together[1]):
         return None
-    several = iter(shared(known))
-    regions = known[0].regions
-    numbers = []
-    for x, one in zip(parts, found, strict=True):
-        traced = None if one is None else next(several)
-        regions = regions if traced is None else traced.regions
-        numbers.append((none_of(x) if traced is None else traced.numbers).unsqueeze(dim))
+    regions, found = together
+    numbers = [traced.numbers.unsqueeze(dim) for traced in found]
     return Traced(regions, joined([x.unsqueeze(dim) for x in parts], numbers, dim))
 
 
@@ -187,19 +233,17 @@ def _where(tracer: "Tracer", done: Done) -> Traced | None:
     if len(done.args) < 3:
         return None
     mask, *sides = done.args[:3] if done.func is torch.where else (done.args[1], done.args[0], done.args[2])
-    found = [tracer.get(x) for x in sides]
-    known = [one for one in found if one is not None]
-    if not known:
-        return None
-    is_scores = any(one.other is not None for one in known)
-    if is_scores or any(not isinstance(x, Tensor) or not x.ndim for x in sides):
+    if any(not isinstance(x, Tensor) or not x.ndim for x in sides):
         return keep(tracer, done)
-    several, ndim = iter(shared(known)), done.result.ndim
-    kept = [None if one is None else next(several) for one in found]
-    regions = next(one.regions for one in reversed(kept) if one is not None)
-    numbers = [aligned(none_of(x) if one is None else one.numbers, ndim) for x, one in zip(sides, kept, strict=True)]
+    if (together := _together(tracer, sides)) is None:
+        return None
+    regions, found = together
+    if any(traced.other is not None for traced in found):
+        return keep(tracer, done)
+    ndim = done.result.ndim
+    numbers = [aligned(traced.numbers, ndim) for traced in found]
     mask = aligned(mask, ndim)
-    if all(one.shape[-1] == 1 for one in numbers) and (mask.stride(-1) == 0 or mask.shape[-1] == 1):
+    if all(of.shape[-1] == 1 for of in numbers) and (mask.stride(-1) == 0 or mask.shape[-1] == 1):
         mask = mask[..., :1]
     chosen = torch.where(mask, numbers[0], numbers[1])
     return Traced(regions, short(chosen, done.result.shape))

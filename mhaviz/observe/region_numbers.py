@@ -1,11 +1,24 @@
 """Numbers of regions beside the axes of a tensor: an axis has length 1 where they do not vary."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from mhaviz.observe.regions import AXES, NONE, Regions, merged
+from mhaviz.observe.regions import (
+    AXES,
+    IMAGE,
+    NONE,
+    SOURCE,
+    Regions,
+    SeenTokens,
+    Traced,
+    merged,
+    rank_of,
+    shared,
+    sum_of_sources,
+)
 
 
 def fits(numbers: Sequence[int], shape: Sequence[int]) -> bool:
@@ -87,20 +100,73 @@ def merged_along(regions: Regions, numbers: Tensor, axes: Sequence[int]) -> tupl
     return regions, made
 
 
-def agreeing(regions: Regions, one: Tensor, other: Tensor) -> Tensor:
-    """Return the numbers of a sum of tensors: of what is known of one of them, or the same of both; else of the one
-    that varies along more axes, such as tokens that are multiplied by what was pooled from all."""
-    if one is other or (one.shape == other.shape and torch.equal(one, other)):
-        return one
-    axes = [{at for at, n in enumerate(x.shape) if n > 1} for x in (one, other)]
-    if axes[0] != axes[1] and (axes[0] <= axes[1] or axes[1] <= axes[0]):
-        fine, coarse = (one, other) if axes[1] < axes[0] else (other, one)
-        return torch.where(fine == NONE, coarse, fine) if bool((fine != NONE).any()) else coarse
-    one, other = (x.expand([max(sizes) for sizes in zip(one.shape, other.shape, strict=True)]) for x in (one, other))
-    rows = [regions.rows[x.clamp(min=0).long()] for x in (one, other)]
+def sum_of(first: Traced, second: Traced) -> Traced:
+    """Return what a sum of two tensors is made of, whose numbers have the same axes.
+
+    A token is what its term of the highest rank is, or the one that varies along more axes, such as tokens to which is
+    added what was pooled from all. Tokens of one rank, at the same place of their sources, are tokens of the sum of the
+    sources, such as words and positions. Of other pairs nothing is known.
+    """
+    x, y = first.numbers, second.numbers
+    if first.regions.rows is second.regions.rows and (x is y or (x.shape == y.shape and torch.equal(x, y))):
+        return first
+    if first.varying != second.varying:
+        if not (first.varying <= second.varying or second.varying <= first.varying):
+            both = shared([first, second])
+            return Traced(both[1].regions, both[0].numbers, both[1].numbers)  # such as queries and keys
+        fine, coarse = (first, second) if second.varying < first.varying else (second, first)
+        if fine.is_whole:
+            return _with_places(fine, coarse) if max(fine.varying) in coarse.varying else fine
+        fine, coarse = shared([fine, coarse])
+        return Traced(coarse.regions, torch.where(fine.numbers == NONE, coarse.numbers, fine.numbers))
+    for strong, weak in ((first, second), (second, first)):
+        if strong.ranks and weak.ranks and min(strong.ranks) > max(weak.ranks) and strong.is_whole:
+            return strong
+    first, second = shared([first, second])
+    regions = second.regions
+    shape = [max(sizes) for sizes in zip(first.numbers.shape, second.numbers.shape, strict=True)]
+    x, y = first.numbers.expand(shape), second.numbers.expand(shape)
+    rows = [regions.rows[numbers.clamp(min=0).long()] for numbers in (x, y)]
+    ranks = torch.tensor([*map(rank_of, regions.sources)], device=x.device)
+    known = [ranks[row[..., SOURCE].long()].masked_fill(n < 0, NONE) for row, n in zip(rows, (x, y), strict=True)]
     inside = [_is_within(rows[0], rows[1]), _is_within(rows[1], rows[0])]
-    made = torch.where(inside[0], one, torch.where(inside[1], other, torch.full_like(one, NONE)))
-    return torch.where(one == NONE, other, torch.where(other == NONE, one, made))
+    made = torch.where(inside[0], x, torch.where(inside[1], y, torch.full_like(x, NONE)))
+    are_alike = (rows[0][..., 1:] == rows[1][..., 1:]).all(-1) & (known[0] == known[1]) & (known[0] < IMAGE)
+    regions, made = _added(regions, made, rows, are_alike & (made == NONE) & (x >= 0) & (y >= 0))
+    made = torch.where(known[0] > known[1], x, torch.where(known[1] > known[0], y, made))
+    return Traced(regions, torch.where(x == NONE, y, torch.where(y == NONE, x, made)))
+
+
+def _with_places(tokens: Traced, places: Traced) -> Traced:
+    """Return what a sum is made of, of tokens of all examples and what is added to those of each at the same place."""
+    terms = places.regions.sources
+    if len(terms) != 1 or places.ranks != tokens.ranks:
+        return tokens
+    sources = tuple(
+        sum_of_sources(source, term) if isinstance(source, SeenTokens) and isinstance(term, SeenTokens) else source
+        for source in tokens.regions.sources
+        for term in terms
+    )
+    return Traced(replace(tokens.regions, sources=sources), tokens.numbers)
+
+
+def _added(regions: Regions, numbers: Tensor, rows: Sequence[Tensor], are_added: Tensor) -> tuple[Regions, Tensor]:
+    """Return regions with those of sums of tokens, and the numbers with theirs where ``are_added``."""
+    if not bool(are_added.any()):
+        return regions, numbers
+    sources, new = list(regions.sources), rows[0][are_added]
+    pairs = torch.stack([row[are_added][:, SOURCE] for row in rows], dim=1)
+    for pair in pairs.unique(dim=0).tolist():  # type: ignore[no-untyped-call]
+        terms = [sources[int(number)] for number in pair]
+        if not (isinstance(terms[0], SeenTokens) and isinstance(terms[1], SeenTokens)):
+            continue
+        made = sum_of_sources(terms[0], terms[1])
+        if made not in sources:
+            sources.append(made)
+        new[(pairs == torch.tensor(pair, device=pairs.device)).all(1), SOURCE] = sources.index(made)
+    which = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
+    numbers = numbers.masked_scatter(are_added, which)
+    return replace(regions, sources=tuple(sources), rows=torch.cat([regions.rows, new])), numbers
 
 
 def _is_within(rows: Tensor, others: Tensor) -> Tensor:

@@ -1,15 +1,17 @@
-"""The regions of images after each function of PyTorch that keeps places, or sums over some axes."""
+"""The regions of each function of PyTorch that keeps places, or sums over some axes."""
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.functions import functions
+from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.products import PRODUCTS, product_of
-from mhaviz.observe.region_numbers import agreeing, aligned, fits, merged_along
-from mhaviz.observe.regions import NONE, Traced, are_apart, shared
+from mhaviz.observe.products import PRODUCTS, Product, product_of
+from mhaviz.observe.region_numbers import aligned, fits, merged_along, none_of, sum_of
+from mhaviz.observe.regions import IMAGE, NONE, NOTHING, Traced, are_apart, shared
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
@@ -18,31 +20,33 @@ if TYPE_CHECKING:
 def keep(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a tensor is made of whose numbers stand where those that they are made of stood."""
     ndim, shape = done.result.ndim, done.result.shape
-    parts = [x for x in done.each() if isinstance(x, Tensor) and tracer.get(x) is not None]
-    found = shared([traced for x in parts if (traced := tracer.get(x)) is not None])
-    fitting = []
-    for x, traced in zip(parts, found, strict=True):
-        numbers = [aligned(one, ndim) for one in traced.all_numbers if one.ndim <= ndim]
-        if len(numbers) == len(traced.all_numbers) and all(fits(one.shape, shape) for one in numbers):
-            fitting.append((x, Traced(found[-1].regions, *numbers)))
-    if not fitting:
+    if is_by_zero(done):
+        return Traced(NOTHING, none_of(done.result))
+    terms = []
+    for x in done.each():
+        if (traced := tracer.get(x)) is None or x.ndim > ndim:
+            continue
+        if x.ndim < ndim:
+            traced = Traced(traced.regions, *(aligned(numbers, ndim) for numbers in traced.all_numbers))
+        if all(fits(numbers.shape, shape) for numbers in traced.all_numbers):
+            terms.append(traced)
+    if not terms:
         return reduced(tracer, done)
-    scores = [one for _, one in fitting if one.other is not None]
-    if scores:
-        return scores[0]
-    first = fitting[0][1]
-    for _, other in fitting[1:]:
-        first = Traced(first.regions, agreeing(first.regions, first.numbers, other.numbers))
-    return first
+    if not any(traced.regions.sources for traced in terms):
+        return None
+    products = [traced for traced in terms if traced.other is not None]
+    return products[0] if products else reduce(sum_of, terms)
+
+
+def is_by_zero(done: Done) -> bool:
+    """Return whether a call multiplies by the number 0, which leaves nothing of a token."""
+    return done.func in MULTIPLIES and any(type(x) in (int, float) and x == 0 for x in done.args)
 
 
 def reduced(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a sum over some axes is made of."""
     x, traced = done.first, tracer.get(done.first)
-    if traced is None or traced.other is not None or not isinstance(x, Tensor) or done.result.ndim > x.ndim:
-        return None
-    dims = done.named("dim")
-    if dims is None:
+    if traced is None or done.result.ndim > x.ndim or (dims := done.named("dim")) is None:
         return None
     axes = sorted({dim % x.ndim for dim in ((dims,) if isinstance(dims, int) else dims)})
     kept = [at for at in range(x.ndim) if at not in axes]
@@ -50,49 +54,81 @@ def reduced(tracer: "Tracer", done: Done) -> Traced | None:
     keepdim = done.result.ndim == x.ndim
     if tuple(done.result.shape) != tuple(shape if keepdim else [x.shape[at] for at in kept]):
         return None
-    regions, numbers = merged_along(traced.regions, traced.numbers, axes)
-    return Traced(regions, numbers if keepdim else numbers.squeeze(axes))
+    summed = _summed(traced, axes)
+    if summed is None or keepdim:
+        return summed
+    return Traced(summed.regions, *(numbers.squeeze(axes) for numbers in summed.all_numbers))
+
+
+def _summed(traced: Traced, axes: Sequence[int]) -> Traced | None:
+    """Return what a sum over some axes is made of, which then have length 1.
+
+    Of a product, weights that are summed with their values along the keys leave the queries.
+    """
+    if traced.other is None:
+        return Traced(*merged_along(traced.regions, traced.numbers, axes))
+    left = [numbers for numbers in traced.all_numbers if not any(numbers.shape[axis] > 1 for axis in axes)]
+    return Traced(traced.regions, *left) if left else None
 
 
 def _multiply(tracer: "Tracer", done: Done) -> Traced | None:
     product = product_of(done)
     if product is None:
         return None
-    found = [tracer.get(x) for x in product.factors]
-    known = [one for one in found if one is not None]
-    if not known:
+    factors = [
+        (names, traced) for names, x in zip(product.axes, product.factors, strict=True) if (traced := tracer.get(x))
+    ]
+    if not factors:
         return None
-    known = shared(known)
-    several, regions = iter(known), known[-1].regions
+    are_weighted = any(traced.other is not None for _, traced in factors)
+    if not are_weighted and any(IMAGE in traced.ranks for _, traced in factors):
+        factors = _with_patches(product, factors)
+    known = shared([traced for _, traced in factors])
+    regions = known[-1].regions
     kept: list[Tensor] = []
     summed: list[tuple[str, Tensor]] = []
-    for names, one in zip(product.axes, found, strict=True):
-        if one is None:
-            continue
-        traced = next(several)
+    for (names, _), traced in zip(factors, known, strict=True):
         for numbers in traced.all_numbers:
-            over = [at for at, n in enumerate(numbers.shape) if n > 1]
-            gone = [at for at in over if names[at] not in product.result]
-            if gone and len(gone) < len(over) and len(known) > 1:  # pixels of patches, or patches that are averaged
-                of, merged_numbers = merged_along(regions, numbers, gone)
-                if are_apart(of, merged_numbers):
-                    apart = shared([Traced(regions, numbers), Traced(of, merged_numbers)])[1]
-                    regions, numbers, gone = apart.regions, apart.numbers, []
-            if not gone:
-                kept.append(_in_letters(numbers, names, product.result))
-            else:
+            if any(n > 1 and letter not in product.result for letter, n in zip(names, numbers.shape, strict=True)):
                 summed.append((names, numbers))
-    kept = [one for one in kept if one.numel() > 1 or bool((one != NONE).any())]
-    if len(kept) == 1 and not (len(known) == 1 and summed):
+            else:
+                kept.append(_in_letters(numbers, names, product.result))
+    kept = [numbers for numbers in kept if numbers.numel() > 1 or bool((numbers != NONE).any())]
+    tracer.epoch += are_weighted
+    are_patches = len(known) > 1 and IMAGE in known[0].ranks
+    if len(kept) == 1 and (are_weighted or not summed or are_patches or _by_matrix(product, summed[0][0])):
         return Traced(regions, kept[0])
     if len(kept) == 2:
-        return Traced(regions, kept[0], kept[1])
+        return Traced(regions, *kept)
     if kept or len(summed) != 1 or len(known) != 1:
         return None
     ((names, numbers),) = summed
     axes = [at for at, letter in enumerate(names) if letter not in product.result]
     regions, numbers = merged_along(regions, numbers, axes)
     return Traced(regions, _in_letters(numbers, names, product.result))
+
+
+def _by_matrix(product: Product, summed: str) -> bool:
+    """Return whether a product of two is of tokens and the matrix of a layer, which has the axes ``summed``."""
+    ndim = [*map(len, product.axes)]
+    return len(ndim) == 2 == len(summed) and (ndim[0] > 2 or product.axes[1] == summed) and ndim[1] == 2
+
+
+def _with_patches(product: Product, factors: list[tuple[str, Traced]]) -> list[tuple[str, Traced]]:
+    """Return the factors with pixels that are summed to patches, or patches that are averaged, as their mean."""
+    if len(factors) < 2:
+        return factors
+    made = []
+    for names, traced in factors:
+        numbers = traced.numbers
+        over = [at for at, n in enumerate(numbers.shape) if n > 1]
+        gone = [at for at in over if names[at] not in product.result]
+        if traced.other is None and gone and len(gone) < len(over):
+            regions, merged_numbers = merged_along(traced.regions, numbers, gone)
+            if are_apart(regions, merged_numbers):
+                traced = Traced(regions, merged_numbers)
+        made.append((names, traced))
+    return made
 
 
 def _in_letters(numbers: Tensor, names: str, result: str) -> Tensor:
@@ -109,18 +145,13 @@ def _in_letters(numbers: Tensor, names: str, result: str) -> Tensor:
 
 def _linear(tracer: "Tracer", done: Done) -> Traced | None:
     traced = tracer.get(done.first)
-    if (
-        traced is not None
-        and traced.other is None
-        and traced.numbers.shape[-1] == 1
-        and tracer.get(done.args[1]) is None
-    ):
-        return traced
-    return _multiply(tracer, done)
+    is_plain = traced is not None and all(numbers.shape[-1] == 1 for numbers in traced.all_numbers)
+    return traced if is_plain and tracer.get(done.args[1]) is None else _multiply(tracer, done)
 
 
 def attend(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the output of an attention is made of: the tokens that its queries are."""
+    tracer.epoch += 1
     traced, ndim = tracer.get(done.first), done.result.ndim
     if traced is None or traced.other is not None:
         return None

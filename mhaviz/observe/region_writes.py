@@ -8,7 +8,7 @@ from torch import Tensor
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.region_numbers import aligned, none_of, short
-from mhaviz.observe.regions import NONE, Regions, Traced, shared
+from mhaviz.observe.regions import NONE, NOTHING, Regions, Traced, shared
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Tracer
@@ -16,23 +16,31 @@ if TYPE_CHECKING:
 
 def written(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the first argument of a call is made of after others were written into it, or a copy of it."""
-    x, before = done.first, tracer.get(done.first)
+    x, before = done.first, tracer.known(done.first)
     func, args = done.func, done.args
+    nothing = Traced(NOTHING, none_of(x))
     if func in _FILLS:
-        return None
+        return nothing
     if func in _COPIES_INTO:
         values = tracer.get(args[1])
-        return values and Traced(values.regions, *(aligned(one, x.ndim) for one in values.all_numbers))
+        return values.moved(lambda numbers: aligned(numbers, x.ndim)) if values is not None else nothing
     place = _VALUES.get(getattr(func, "__name__", "").strip("_"), 2)
     source = args[place] if len(args) > place else None
     values = tracer.get(source)
     if before is None and values is None:
         return None
     if not isinstance(source, Tensor) or not source.ndim:  # a number stands in the place of some
-        if before is None or before.other is not None or func is not Tensor.__setitem__:
+        if before is None or before.other is not None:
             return before
         into = before.numbers.expand(x.shape).clone()
-        into[args[1]] = NONE
+        if func is Tensor.__setitem__:
+            into[args[1]] = NONE
+        elif func in _SCATTERS_OF_NUMBERS:
+            into = into.scatter(args[1], args[2], NONE)
+        elif func in _INDEX_FILLS:
+            into = into.index_fill(args[1], args[2], NONE)
+        else:
+            return nothing
         return Traced(before.regions, short(into, x.shape))
     several = shared([one for one in (before, values) if one is not None])
     regions = several[0].regions
@@ -73,8 +81,9 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
     return Traced(several[0].regions, short(at(x).clone(), x.shape))
 
 
+_INDEX_FILLS, _SCATTERS_OF_NUMBERS = frozenset(functions("index_fill")), frozenset(functions("scatter"))
 _FILLS = frozenset([Tensor.fill_, Tensor.zero_])
-_VALUES = {"index_copy": 3, "scatter": 3, "select_scatter": 1, "slice_scatter": 1}
+_VALUES = {"index_copy": 3, "index_fill": 3, "scatter": 3, "select_scatter": 1, "slice_scatter": 1}
 """Position of the values that functions write, where it is not the third."""
 
 _COPIES_INTO = frozenset([Tensor.copy_])
@@ -85,6 +94,7 @@ WRITERS = frozenset(
         *_FILLS,
         *_COPIES_INTO,
         *_MASKED_SCATTERS,
+        *_INDEX_FILLS,
         *functions("index_copy index_put scatter select_scatter slice_scatter"),
     ]
 )

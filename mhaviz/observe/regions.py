@@ -1,24 +1,29 @@
-"""Regions of images, and which of them each number of a tensor is made of.
+"""Regions of images and texts, and which of them each number of a tensor is made of.
 
-A patch of an image is followed as the part of the image that it covers, by the numbers of regions: they are moved by
-the same function that moves the tensor, so that patches that are rolled into windows, merged with their neighbours, or
-put among the words of a text are known by what they show, not by where they stand.
+A patch of an image is followed as the part of the image that it covers, and a token as its place in what the program
+has read, by the numbers of regions: they are moved by the same function that moves the tensor, so that patches that are
+rolled into windows, merged with their neighbours, or put among the words of a text, and tokens that are flipped, pruned
+or kept in a cache, are known by what they are, not by where they stand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
+from mhaviz.observe.inputs import Read
+
 NONE = -1
 """Number of what is of no region, or of one that is not known."""
 
-_IMAGE = 0
+SOURCE = 0
 FRAME, TOP, LEFT = 1, 3, 5
-"""Columns of ``Regions.rows`` where a region begins along each axis of an image. It ends in the next column."""
+"""Columns of ``Regions.rows`` where a region begins along each axis of a source. It ends in the next column."""
 
-_FEW = 256
+FEW = 256
 """Regions that are no matter of memory."""
 
 _MOST_SHARED = 1.25
@@ -55,22 +60,69 @@ class SeenImage:
 
 
 @dataclass(frozen=True, eq=False)
-class Regions:
-    """Numbered regions of images.
+class SeenTokens:
+    """Tokens that a program has read: ids that were looked up, or the rows of a tensor that it was given.
+
+    A text is an image of one row of pixels, and examples are its frames.
 
     Attributes:
-        images: the images.
-        rows: float32, (n_regions, 7): number of the image, first frame and frame after the last, top and bottom, left
-            and right, in frames and pixels.
+        sizes: lengths of the axes along which they stand, three at most; 1 for those that are lacking, which come
+            first.
+        n_axes: number of the axes.
+        rank: what counts more where two tensors are added; see ``MADE``.
+        reads: numbers of the look-ups; see ``ReadIds``. Empty: they were not looked up.
+        made_of: for rows that an unknown function has made, the sources of its arguments; None: too many. Which rows
+            are which of theirs is not known.
+        are_in_order: whether they stand in the order of what they were made of, as those that a convolution makes.
+        sums: sources that were added to one another, place by place, such as words and positions; empty: none were.
+        epoch: number of attentions that had run when it was read.
+    """
+
+    sizes: tuple[int, int, int]
+    n_axes: int
+    rank: int
+    reads: set[Read] = field(default_factory=set)
+    made_of: "frozenset[Source] | None" = frozenset()
+    are_in_order: bool = True
+    sums: "frozenset[SeenTokens]" = frozenset()
+    epoch: int = 0
+
+    @property
+    def terms(self) -> "frozenset[SeenTokens]":
+        """``sums``, or itself."""
+        return self.sums or frozenset([self])
+
+
+MADE, WITHIN, INPUT, IMAGE = range(4)
+"""Ranks of sources: rows that an unknown function has made, rows of a tensor that was found within a module, of an
+input of the program, of images. In a sum, a token is what its term of the highest rank is."""
+
+Source = SeenImage | SeenTokens
+"""What tokens come from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Numbered regions of images and texts.
+
+    Attributes:
+        sources: the images and texts. Those of which there is no region are mixed into what is not known.
+        rows: float32, (n_regions, 7): number of the source, first frame and frame after the last, top and bottom, left
+            and right, in frames and pixels, or places.
         names: names of parameters that stand among patches as tokens. The number of names[i] is −2 − i.
         are_pixels: whether they are single pixels of what a model was given, of which it is not known whether these are
             images: a layer has yet to make patches of them.
     """
 
-    images: tuple[SeenImage, ...]
+    sources: tuple[Source, ...]
     rows: Tensor
     names: tuple[str, ...] = ()
     are_pixels: bool = False
+
+    @property
+    def images(self) -> tuple[SeenImage, ...]:
+        """The images among the sources."""
+        return tuple(source for source in self.sources if isinstance(source, SeenImage))
 
     def named(self, name: str) -> tuple["Regions", int]:
         """Return the regions with a name, and its number."""
@@ -81,6 +133,10 @@ class Regions:
     def name_of(self, number: int) -> str:
         """Return the name that a number stands for; "" for others."""
         return self.names[NONE - 1 - number] if number < NONE else ""
+
+
+NOTHING = Regions((), torch.zeros(0, 7))
+"""No region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +159,43 @@ class Traced:
         """``numbers``, and those of the other factor."""
         return (self.numbers,) if self.other is None else (self.numbers, self.other)
 
+    def moved(self, move: Callable[[Tensor], Tensor]) -> "Traced":
+        """Return what a tensor is made of after a function that moves its numbers."""
+        return Traced(self.regions, *map(move, self.all_numbers))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all of it is of known regions."""
+        return bool((self.numbers != NONE).all())
+
+    @property
+    def varying(self) -> set[int]:
+        """The axes along which the regions vary, or may."""
+        return {axis for axis, n in enumerate(self.numbers.shape) if n > 1}
+
+    @property
+    def ranks(self) -> set[int]:
+        """Ranks of the sources; see ``MADE``."""
+        return set(map(rank_of, self.regions.sources))
+
+
+def sum_of_sources(first: SeenTokens, second: SeenTokens) -> SeenTokens:
+    """Return the source of sums of tokens of two sources, at the same places."""
+    terms = first.terms | second.terms
+    if len(terms) > _MOST_TERMS or terms == first.terms:
+        return first
+    made = _sums.get(terms)
+    if made is None:
+        reads = {read for term in terms for read in term.reads}
+        made = _sums[terms] = replace(first, reads=reads, sums=terms)
+    return made
+
+
+_MOST_TERMS = 16
+"""Most sources in a sum that are told apart. A state may be added to in each step."""
+
+_sums: WeakValueDictionary[frozenset[SeenTokens], SeenTokens] = WeakValueDictionary()
+
 
 def version_of(x: Tensor) -> int | None:
     """Return how often a tensor, or what shares its memory, was written into; None: not known, as in inference mode."""
@@ -112,7 +205,7 @@ def version_of(x: Tensor) -> int | None:
 def compacted(traced: Traced) -> Traced:
     """Return what a tensor is made of, without regions that it has none of where these are most."""
     rows, numbers = traced.regions.rows, traced.all_numbers
-    if len(rows) <= 2 * sum(one.numel() for one in numbers) + _FEW:
+    if len(rows) <= 2 * sum(one.numel() for one in numbers) + FEW:
         return traced
     is_used = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     for one in numbers:
@@ -131,12 +224,14 @@ def shared(several: Sequence[Traced]) -> list[Traced]:
             regions = other
         elif other.rows is not regions.rows or other.names != regions.names[: len(other.names)]:
             by, by_names = len(regions.rows), len(regions.names)
-            images = (*regions.images, *(image for image in other.images if image not in regions.images))
+            sources = (*regions.sources, *(source for source in other.sources if source not in regions.sources))
             rows = other.rows.clone()
-            which = torch.tensor([images.index(image) for image in other.images], dtype=rows.dtype, device=rows.device)
-            rows[:, _IMAGE] = which[rows[:, _IMAGE].long()]
+            which = torch.tensor(
+                [sources.index(source) for source in other.sources], dtype=rows.dtype, device=rows.device
+            )
+            rows[:, SOURCE] = which[rows[:, SOURCE].long()]
             pixels = regions.are_pixels or other.are_pixels
-            regions = Regions(images, torch.cat([regions.rows, rows]), (*regions.names, *other.names), pixels)
+            regions = Regions(sources, torch.cat([regions.rows, rows]), (*regions.names, *other.names), pixels)
             traced = Traced(regions, *(_moved(numbers, by, by_names) for numbers in traced.all_numbers))
         parts.append(traced)
     return [replace(one, regions=regions) for one in parts]
@@ -144,6 +239,30 @@ def shared(several: Sequence[Traced]) -> list[Traced]:
 
 def _moved(numbers: Tensor, by: int, by_names: int) -> Tensor:
     return torch.where(numbers >= 0, numbers + by, torch.where(numbers < NONE, numbers - by_names, numbers))
+
+
+def tokens_of(source: SeenTokens, device: torch.device) -> tuple[Regions, Tensor]:
+    """Return the regions of single tokens, and their numbers, int32, with the axes of the source."""
+    axes = torch.meshgrid(*(torch.arange(n, device=device, dtype=torch.float32) for n in source.sizes), indexing="ij")
+    ends = (end for axis in axes for end in (axis, axis + 1))
+    rows = torch.stack([torch.zeros_like(axes[0]), *ends], dim=-1).view(-1, 7)
+    return Regions((source,), rows), torch.arange(len(rows), dtype=torch.int32, device=device).view(source.sizes)
+
+
+def rank_of(source: Source) -> int:
+    """Return the rank of a source; see ``MADE``."""
+    return source.rank if isinstance(source, SeenTokens) else IMAGE
+
+
+def made_of(several: Sequence[Traced]) -> frozenset[Source] | None:
+    """Return the sources that tensors come from, without those that unknown functions have made; None: too many."""
+    found: set[Source] = set()
+    for source in {source for traced in several for source in traced.regions.sources}:
+        made = source.made_of if isinstance(source, SeenTokens) and source.rank == MADE else frozenset([source])
+        if made is None:
+            return None
+        found |= made
+    return frozenset(found) if len(found) <= _MOST_TERMS else None
 
 
 def cells_of(
@@ -169,7 +288,7 @@ def between(regions: Regions, first: Tensor, last: Tensor) -> tuple[Regions, Ten
     rows = at.clone()
     for axis in AXES:
         rows[..., axis + 1] = to[..., axis + 1]
-    is_known = (first >= 0) & (last >= 0) & (at[..., _IMAGE] == to[..., _IMAGE])
+    is_known = (first >= 0) & (last >= 0) & (at[..., SOURCE] == to[..., SOURCE])
     return _numbered(regions, rows, is_known & _are_filled(rows), first)
 
 
@@ -182,7 +301,7 @@ def cut_along(
     rows = at.clone()
     rows[..., axis] = at[..., axis] + begins * (at[..., axis + 1] - at[..., axis])
     rows[..., axis + 1] = to[..., axis] + ends * (to[..., axis + 1] - to[..., axis])
-    is_known = (first >= 0) & (last >= 0) & (at[..., _IMAGE] == to[..., _IMAGE])
+    is_known = (first >= 0) & (last >= 0) & (at[..., SOURCE] == to[..., SOURCE])
     return _numbered(regions, rows, is_known & _are_filled(rows), first)
 
 
@@ -199,7 +318,7 @@ def merged(regions: Regions, numbers: Tensor) -> tuple[Regions, Tensor]:
         least = values.masked_fill(~known, torch.inf).amin(-1)
         return least, values.masked_fill(~known, -torch.inf).amax(-1)
 
-    image, last_image = least_and_most(_IMAGE)
+    image, last_image = least_and_most(SOURCE)
     all_of, shared = [image], [image]
     for axis in AXES:
         (first_start, last_start), (first_end, last_end) = least_and_most(axis), least_and_most(axis + 1)
@@ -217,7 +336,7 @@ def are_apart(regions: Regions, numbers: Tensor) -> bool:
         return False
     sizes = [rows[:, axis + 1] - rows[:, axis] for axis in AXES]
     wholes = [float(rows[:, axis + 1].max() - rows[:, axis].min()) for axis in AXES]
-    n_images = len(rows[:, _IMAGE].unique())  # type: ignore[no-untyped-call]
+    n_images = len(rows[:, SOURCE].unique())  # type: ignore[no-untyped-call]
     return float((sizes[0] * sizes[1] * sizes[2]).sum()) < _MOST_SHARED * wholes[0] * wholes[1] * wholes[2] * n_images
 
 
@@ -232,6 +351,6 @@ def _numbered(regions: Regions, rows: Tensor, are_known: Tensor, others: Tensor)
     new = torch.arange(are_known.numel(), dtype=torch.int32, device=rows.device).view(are_known.shape)
     unknown = torch.where(others < 0, others, torch.full_like(others, NONE))
     rows = torch.where(are_known[..., None], rows, torch.zeros_like(rows))
-    return Regions(regions.images, rows.reshape(-1, rows.shape[-1]), regions.names), torch.where(
+    return Regions(regions.sources, rows.reshape(-1, rows.shape[-1]), regions.names), torch.where(
         are_known, new, unknown.int()
     )

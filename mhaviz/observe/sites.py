@@ -52,7 +52,8 @@ class ObservedSite:
         is_followed: whether the current pass is read. If it is not, steps are counted by their numbers of keys alone.
         forward, call: the forward pass of its last run, and the call of its module; see ``Place``.
         is_block: whether its queries are some of its module's, and nothing tells which.
-        unplaced: numbers of the passes that began with keys of unknown tokens.
+        unplaced: numbers of the passes that began with other keys than the first tokens of a text, in their order.
+        unnamed: those of which it is not known either which tokens the keys are.
         has_other_keys: whether one of these passes, or the pass before it, is drawn.
         n_step: number of queries in its last run.
         n_before: how many more keys than queries its first run had, such as learned keys.
@@ -90,6 +91,7 @@ class ObservedSite:
     call: int = 0
     is_block: bool = False
     unplaced: set[int] = field(default_factory=set)
+    unnamed: set[int] = field(default_factory=set)
     has_other_keys: bool = False
     n_step: int = 0
     n_before: int = 0
@@ -286,6 +288,10 @@ class Sites:
         if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
             return
         site.unplaced.add(site.pass_number)
+        places = observed.order.tokens.places[1]
+        if places is not None and places.is_named.all():
+            return
+        site.unnamed.add(site.pass_number)
         site.has_other_keys |= was_drawn or self._is_drawn(site)
 
     def _join_heads(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
@@ -657,7 +663,7 @@ def _kind(observed: ObservedCall) -> Kind:
     if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
         return "other" if query is not None and key is not None and query.of == key.of else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
-    ends = {one.start + one.n for one in (query, key) if are_same and one is not None and one.step}
+    ends = {one.end for one in (query, key) if are_same and one is not None and one.step}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
     # For a decoder that begins to generate, the next step will tell.
     if (q_length > 1 or is_causal) and in_order and _sees_no_later(observed, k_length):
@@ -669,6 +675,8 @@ def _is_within(query: Part | None, key: Part | None) -> bool:
     """Return whether all queries are among the keys."""
     if query is None or key is None or not (query.step and key.step):
         return False
+    if query.at or key.at:
+        return not (query.at or key.is_reordered) and {*query.places} <= {*key.places}
     return query.places[0] in key.places and query.places[-1] in key.places and query.step % key.step == 0
 
 

@@ -1,9 +1,12 @@
-"""Follow which regions of images a program's tensors are made of.
+"""Follow which regions of images, and which tokens, a program's tensors are made of.
 
 What moves numbers moves the numbers of their regions: they are given to the same function. What sums, such as a layer,
-merges the regions of what it sums over. Whatever is not known to do either loses them.
+merges the regions of what it sums over. Whatever is not known to do either makes other rows, of which it is only known
+what they come from.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
@@ -12,23 +15,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from mhaviz.observe.descent import MAKERS, FixedRows
 from mhaviz.observe.flex import is_flex
 from mhaviz.observe.functions import COPIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import MarksByMemory
-from mhaviz.observe.region_cells import CELLS, CONVOLUTIONS, Unread, axes_of_images, numbers_of_axes
+from mhaviz.observe.places import Sequences
+from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_of_axes
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
-from mhaviz.observe.region_numbers import fits, full, short
-from mhaviz.observe.region_sums import SUMS, attend, keep
+from mhaviz.observe.region_numbers import fits, full, none_of, short
+from mhaviz.observe.region_sums import SUMS, attend, is_by_zero, keep
 from mhaviz.observe.region_writes import WRITERS, seen_through, written
-from mhaviz.observe.regions import Traced, compacted, version_of
+from mhaviz.observe.regions import (
+    FEW,
+    IMAGE,
+    INPUT,
+    LEFT,
+    MADE,
+    NOTHING,
+    SOURCE,
+    WITHIN,
+    SeenTokens,
+    Traced,
+    compacted,
+    made_of,
+    tokens_of,
+    version_of,
+)
 from mhaviz.observe.told_patches import told_patches
 
 Rule = Callable[["Tracer", Done], Traced | None]
 """Returns what the result of a call is made of; None: not known."""
-
-ParameterOf = Callable[[Tensor], str]
-"""Returns the name of the parameter that a tensor is a view of; "" if of none."""
 
 
 class _Mark(NamedTuple):
@@ -42,16 +60,22 @@ _RULES: dict[Any, Rule] = {**MOVES, **SUMS, **CELLS}
 
 
 class Tracer:
-    """Follows regions of images through the functions that a program calls.
+    """Follows regions of images and texts through the functions that a program calls.
 
     Args:
-        parameter_of: see ``ParameterOf``.
+        fixed: the fixed tensors of the program, which are no tokens that it reads.
+        inputs: token ids that it has looked up.
         is_made: returns whether a layer is known to have made a tensor, which then is no image.
     """
 
-    def __init__(self, parameter_of: ParameterOf, is_made: Callable[[Tensor], bool]) -> None:
-        self._are_any = False  # most programs have no images
-        self._traced, self.parameter_of, self.is_made = MarksByMemory[_Mark](), parameter_of, is_made
+    def __init__(self, fixed: FixedRows, inputs: SeenInputs, is_made: Callable[[Tensor], bool]) -> None:
+        self._traced, self._fixed, self._inputs, self.is_made = MarksByMemory[_Mark](), fixed, inputs, is_made
+        self.sequences, self.epoch = Sequences(), 0
+        self._texts = deque[tuple[Tensor, int | None, SeenTokens]](maxlen=_MOST_TEXTS)
+
+    def parameter_of(self, x: Tensor) -> str:
+        """See ``FixedRows.parameter_of``."""
+        return self._fixed.parameter_of(x)
 
     def _noted(self, x: object) -> "Traced | Unread | None":
         """Return what was noted of a tensor; None: nothing, or others were written into it since, unseen."""
@@ -59,8 +83,8 @@ class Tracer:
         is_stale = mark is None or (isinstance(x, Tensor) and mark.version != version_of(x))
         return None if mark is None or is_stale else mark.of
 
-    def get(self, x: object) -> Traced | None:
-        """Return what a tensor is made of; None: not known, or of no image."""
+    def known(self, x: object) -> Traced | None:
+        """Return what a tensor was seen to be made of; None: nothing was seen."""
         traced = self._noted(x)
         if traced is None or not isinstance(x, Tensor):
             return None
@@ -70,6 +94,62 @@ class Tracer:
         is_known = all(one.ndim == x.ndim and fits(one.shape, x.shape) for one in traced.all_numbers)
         return traced if is_known else None
 
+    def get(self, x: object) -> Traced | None:
+        """Return what a tensor is made of; None: of no rows, or of parameters and constants alone.
+
+        A tensor that was not seen to be made was given to the program. If others were written into it, unseen, nothing
+        is known of its rows but what else there may be among them.
+        """
+        mark = self._traced.get(x)
+        if mark is None:
+            return self.given(x)
+        if (traced := self.known(x)) is not None or not isinstance(mark.of, Traced) or not isinstance(x, Tensor):
+            return traced
+        traced = self.made(x, [mark.of])
+        self.set(x, traced)
+        return traced
+
+    def given(self, x: object, features: int = -1) -> Traced | None:
+        """Return the rows of a tensor as those of an input, and note them; ``features``: its axis of features.
+
+        None: it has no rows, or they are fixed.
+        """
+        if not isinstance(x, Tensor) or x.ndim < 2 or not _are_features(x) or _is_opaque(x):
+            return None
+        if self._fixed.root(x) is not None:
+            return None
+        with unseen():
+            is_within = self._fixed.is_within()
+            rank = WITHIN if is_within else INPUT
+            traced = _rows(x, features, rank, are_in_order=not is_within, epoch=self.epoch)
+            self.set(x, traced)
+        return traced
+
+    def made(self, x: Tensor, of: Sequence[Traced], features: int = -1, are_in_order: bool = False) -> Traced:
+        """Return the rows that a function has made, in an unknown order unless ``are_in_order``.
+
+        ``of``: what its arguments are made of.
+        """
+        if x.ndim < 2 or not _are_features(x):
+            return Traced(NOTHING, none_of(x))
+        rank = INPUT if are_in_order else MADE
+        return _rows(x, features, rank, made_of=made_of(of), are_in_order=are_in_order, epoch=self.epoch)
+
+    def text_of(self, ids: Tensor) -> SeenTokens | None:
+        """Return the source of token ids that were looked up, which may have been before; None: fixed numbers."""
+        if self._fixed.root(ids) is not None or not ids.ndim:
+            return None
+        version, text = version_of(ids), None
+        for other, before, source in self._texts:
+            if other.data_ptr() == ids.data_ptr() and before == version and other.numel() == ids.numel():
+                text = source if other.is_contiguous() and ids.is_contiguous() else text
+        if text is None:
+            text = _source(ids.shape, INPUT, epoch=self.epoch)
+            self._texts.append((ids, version, text))
+        if self._inputs.ids and self._inputs.ids[-1].ids.data_ptr() == ids.data_ptr():
+            text.reads.add(self._inputs.ids[-1].number)
+        return text
+
     def get_moved(self, x: Tensor) -> Traced | None:
         """Return what a tensor was made of before its axes were moved in place."""
         mark = self._traced.get(x)
@@ -78,8 +158,8 @@ class Tracer:
     def set(self, x: Tensor, traced: "Traced | Unread | None") -> None:
         """Note what a tensor is made of."""
         if traced is not None:
-            self._are_any = True
-            traced = compacted(traced) if isinstance(traced, Traced) else traced
+            if isinstance(traced, Traced) and len(traced.regions.rows) > FEW:
+                traced = compacted(traced)
             self._traced.set(x, _Mark(traced, version_of(x)))
         elif self._traced.get(x) is not None:
             self._traced.forget(x)
@@ -88,18 +168,24 @@ class Tracer:
         """Copy what is known to ``result``, which was computed unseen, from ``seen``, the same tensors computed
         again."""
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
-            if isinstance(x, Tensor) and (traced := self.get(one)) is not None:
+            if isinstance(x, Tensor) and (traced := self.known(one)) is not None:
                 self.set(x, traced)
 
     def read(self, x: Tensor) -> None:
         """Note a tensor that a program's model is given: it is taken for images if it has their shape."""
-        if self._noted(x) is None and (axes := axes_of_images(x)) is not None:
+        noted = self._noted(x)
+        if isinstance(noted, Unread) or (noted is not None and IMAGE in noted.ranks):
+            return
+        if (axes := axes_of_images(x)) is not None:
             with unseen():
                 self.set(x, Unread(x.detach(), axes))
+        elif noted is None and x.is_floating_point() and x.ndim > 1:
+            with unseen():
+                self.set(x, _rows(x, -1, INPUT, epoch=self.epoch))
 
     def begins(self, module: nn.Module, args: Sequence[Any]) -> None:
         """Note the patches of which a module is told where they stand, unless that was seen."""
-        told = told_patches(module, args, self.get)
+        told = told_patches(module, args, self.known)
         if told is not None and not any(map(_is_opaque, args)):
             x, place = told
             with unseen():
@@ -110,23 +196,24 @@ class Tracer:
         return isinstance(self._noted(x), Unread)
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Return whether a call may be of images."""
-        if func in CONVOLUTIONS:
-            return True
-        return self._are_any and (bool(kwargs) or self._traced.may_hold(args))
+        """Return whether a call may move or make rows of tokens."""
+        return bool(kwargs) or func in _RULES or self._traced.may_hold(args) or not self._fixed.is_within()
 
     def follow(self, done: Done) -> None:
         """Note what the results of a call are made of."""
-        if done.func not in CONVOLUTIONS and not any(self._traced.get(x) is not None for x in done.each()):
-            return
-        if done.func == _SET_DATA:
-            self.set(done.first, None)
-        if (out := done.kwargs.get("out")) is not None:  # to repeat the call would write into it
-            for x in out if isinstance(out, list | tuple) else (out,):
-                self.set(x, None)
+        out = done.first if done.func == _SET_DATA else done.kwargs.get("out")
+        if out is not None:  # to repeat the call would write into it
+            with unseen():
+                for x in out if isinstance(out, list | tuple) else (out,):
+                    self._lose(x, done)
             return
         if done.func is Tensor.__setitem__ or done.result is done.first:
-            self._renew(done.first)
+            for x in done.each() if done.func in WRITERS else (done.first,):  # values may share the memory
+                if isinstance(x, Tensor):
+                    self._renew(x)
+        elif type(done.result) is Tensor and (traced := self._kept(done)) is not None:
+            self.set(done.result, traced)
+            return
         result = done.first if done.func is Tensor.__setitem__ else done.result
         several = [result] if isinstance(result, Tensor) else result
         if not isinstance(several, list | tuple) or any(map(_is_opaque, [*several, *done.each()])):
@@ -138,8 +225,54 @@ class Tracer:
                 self.set(result, self._after(done))
             elif done.func in _CUTS:
                 self._cut(done)
-            elif several and done.func in _FIRSTS and isinstance(several[0], Tensor):
-                self.set(several[0], attend(self, done._replace(result=several[0])))
+            else:
+                for x in several:
+                    if isinstance(x, Tensor):
+                        is_first = done.func in _FIRSTS and x is several[0]
+                        one = done._replace(result=x)
+                        self.set(x, attend(self, one) if is_first else self._unknown(one))
+
+    def _kept(self, done: Done) -> Traced | None:
+        """Return what the result of most calls is made of: of one tensor, whose numbers stay in their places."""
+        if done.func in _RULES or not (done.func in COPIES or keeps_places(done.func)):
+            return None
+        tensors = [x for x in done.args if isinstance(x, Tensor)]
+        if len(tensors) != 1 or tensors[0].shape != done.result.shape or done.kwargs or len(done.args) > 2:
+            return None
+        traced = self._noted(tensors[0])
+        return traced if isinstance(traced, Traced) and not is_by_zero(done) else None
+
+    def _join_written(self, traced: Traced, done: Done) -> None:
+        """Note that tokens follow those before the place that they were written to, as in a cache."""
+        values = [one for x in done.each() if x is not done.first and (one := self.known(x)) is not None]
+        if len(values) != 1 or len(values[0].regions.sources) != 1:
+            return
+        (new,) = values[0].regions.sources
+        axis = traced.numbers.ndim - 2
+        if axis < 0 or traced.numbers.shape[axis] < 2:
+            return
+        line = traced.numbers.movedim(axis, 0).flatten(1)[:, 0]
+        rows = traced.regions.rows[line.clamp(min=0).long()]
+        which = traced.regions.sources.index(new)
+        at = ((line >= 0) & (rows[:, SOURCE] == which)).nonzero()[:, 0].tolist()
+        if not at or int(line[at[0] - 1]) < 0 or at[0] - 1 in at:
+            return
+        before = traced.regions.sources[int(rows[at[0] - 1, SOURCE])]
+        self.sequences.join(new, int(rows[at[0], LEFT]), [(before, int(rows[at[0] - 1, LEFT]))])
+
+    def _lose(self, x: Tensor, done: Done) -> None:
+        """Note that an unknown function has written into a tensor, and so into all that shares its memory."""
+        of = [traced for arg in done.each() if (traced := self.known(arg)) is not None]
+        for shared, _ in [(x, None), *self._traced.of_memory(x)]:
+            self.set(shared, self.made(shared, of))
+
+    def _unknown(self, done: Done) -> Traced | None:
+        """Return the rows that an unknown function has made; None: of nothing that was read."""
+        of = [traced for x in done.each() if (traced := self.known(x)) is not None]
+        if of or not any(isinstance(x, Tensor) and self._fixed.root(x) is None for x in done.each()):
+            return self.made(done.result, of) if of else None
+        is_new = done.result.ndim > 1 and _are_features(done.result)
+        return _rows(done.result, -1, WITHIN, are_in_order=False) if is_new else None
 
     def _after(self, done: Done) -> "Traced | Unread | None":
         images = self._noted(done.first)
@@ -148,14 +281,13 @@ class Tracer:
                 return images
             if _RULES.get(done.func) is transpose and done.result is not done.first:
                 return images.moved(done.func(numbers_of_axes(images.x), *done.args[1:], **done.kwargs))
+        if done.func in MAKERS:
+            return Traced(NOTHING, none_of(done.result)) if self._fixed.is_within() else None
         rule = _RULES.get(done.func)
-        if rule is not None:
-            return rule(self, done)
-        if is_flex(done.func):
-            return attend(self, done)
-        if done.func in COPIES or keeps_places(done.func):
-            return keep(self, done)
-        return None
+        if rule is None:
+            rule = attend if is_flex(done.func) else keep if done.func in COPIES or keeps_places(done.func) else None
+        traced = None if rule is None else rule(self, done)
+        return self._unknown(done) if traced is None else traced
 
     def _cut(self, done: Done) -> None:
         """Note what each of several parts of a tensor is made of."""
@@ -178,6 +310,8 @@ class Tracer:
         """Note what a tensor is made of after others were written into it, and all that shares its memory."""
         traced = written(self, done)
         self.set(x, traced)
+        if traced is not None and traced.other is None and len(traced.regions.sources) > 1:
+            self._join_written(traced, done)
         if x is not done.first:
             return
         others = {id(one): one for one, _ in self._traced.of_memory(x)}
@@ -187,7 +321,47 @@ class Tracer:
         for one in others.values():
             self._renew(one)
             is_known = traced is not None and one.dtype == x.dtype
-            self.set(one, seen_through(one, self.get(one), x, traced) if is_known and traced else None)
+            seen = seen_through(one, self.known(one), x, traced) if is_known and traced else None
+            self.set(one, seen or Traced(NOTHING, none_of(one)))
+
+
+def _are_features(x: Tensor) -> bool:
+    return (x.is_floating_point() or x.is_complex()) and bool(x.numel())
+
+
+def _look_up(tracer: Tracer, done: Done) -> Traced | None:
+    """Return what the features of token ids are made of: of these tokens, or of the rows that they choose."""
+    ids, weight = done.args[:2]
+    if (rows := tracer.get(weight)) is not None:
+        each = (full(one, weight.shape, is_slim(rows, weight.shape, 0)) for one in rows.all_numbers)
+        return Traced(rows.regions, *(short(one[ids], done.result.shape) for one in each))
+    text = tracer.text_of(ids)
+    if text is None:
+        return None
+    regions, numbers = tokens_of(text, done.result.device)
+    return Traced(regions, numbers.view(*ids.shape, 1))
+
+
+_RULES[F.embedding] = _look_up
+
+
+def _source(shape: Sequence[int], rank: int, **of: Any) -> SeenTokens:
+    """Return a source of tokens along axes of this shape; the first of more than three stands for those before it."""
+    first, second, third = (1, 1, 1, *shape)[-3:]
+    first = math.prod(shape[: max(len(shape) - 2, 0)]) if len(shape) > 2 else first
+    return SeenTokens((first, second, third), min(len(shape), 3), rank, **of)
+
+
+def _rows(x: Tensor, features: int, rank: int, **of: Any) -> Traced:
+    """Return the rows of a tensor as tokens of a source; ``features``: its axis of features."""
+    sizes = [*x.shape]
+    del sizes[features]
+    regions, numbers = tokens_of(_source(sizes, rank, **of), x.device)
+    return Traced(regions, numbers.view(sizes).unsqueeze(features if features >= 0 else x.ndim + features))
+
+
+_MOST_TEXTS = 16
+"""Number of look-ups that are known again."""
 
 
 def _is_opaque(x: object) -> bool:
@@ -200,5 +374,7 @@ def _is_opaque(x: object) -> bool:
 
 _CUTS = frozenset([*functions("chunk split split_with_sizes tensor_split unbind"), Tensor.__iter__])
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
-_FIRSTS = frozenset([F.multi_head_attention_forward, torch.native_dropout])
+_FIRSTS = frozenset(
+    [F.multi_head_attention_forward, torch.native_dropout, torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu]
+)
 """Functions that return several tensors, the first of which has the tokens of their first argument."""

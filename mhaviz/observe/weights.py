@@ -38,8 +38,8 @@ from mhaviz.observe.marks import Marks
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weights, order_by_sizes
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
-from mhaviz.observe.patches import sides_of_weights
 from mhaviz.observe.products import Product, Weighing
+from mhaviz.observe.sides import sides_of_weights
 from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
 from mhaviz.observe.steps import TakeStep, no_steps, others_than
 from mhaviz.observe.tracing import Tracer
@@ -83,7 +83,7 @@ class WeightsByHand:
         refuse_unless_asked: Callable[[Place, str], None],
         on_step: TakeStep = no_steps,
     ) -> None:
-        self._refuse_unless_asked, self._on_step, self._images = refuse_unless_asked, on_step, images
+        self._refuse_unless_asked, self._on_step, self._tracer = refuse_unless_asked, on_step, images
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
 
@@ -439,8 +439,8 @@ class WeightsByHand:
             zero = multiply and zero_in_weights(
                 how.weights, lambda x: order.arrange(how.as_weights(x)), lambda: output.copy_(multiply())
             )
-            patches = sides_of_weights(order, how, self._images.get(how.weights))
-            return replace(observed, weighted=weighted, zero=zero, patches=patches)
+            tokens = sides_of_weights(order, how, self._tracer.known(how.weights))
+            return replace(observed, weighted=weighted, zero=zero, sides=tokens)
 
         self._on_weights((how.weights,), read, A.shape[-2:], sides)
 

@@ -12,8 +12,8 @@ from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.axes import Origin
 from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.patches import TokenRegions
 from mhaviz.observe.regions import NONE, SeenImage, cells_of
+from mhaviz.observe.sides import TokenRegions
 from mhaviz.results.attention import Attention
 from mhaviz.results.result import Source
 
@@ -145,6 +145,9 @@ REPLACED = {
     "a row of 0": lambda p, x: _set(x, 0, (0, 1)),
     "filled by an index": lambda p, x: x.index_fill(1, torch.tensor([1]), 0),
 }
+IN_PLACE = {"filled", "blend", "blend, of an embedding", "blend in place", "interpolated"}
+"""What keeps the place of a token, as masks do."""
+
 LOST = {
     "filled in place": lambda p, x: _zeroed(x),
     "filled in place, in other memory": lambda p, x: _zeroed(_in_other_memory(_zeroed(p.words(OTHER)), x)),
@@ -212,7 +215,7 @@ def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypa
     )
     with mhaviz.record(program := Program(alone(REPLACED[name]))) as recording, torch.no_grad():
         program(ONE, OTHER)
-    assert recording.attention.maps[0].keys == ("e", "1", "h", "a")
+    assert recording.attention.maps[0].keys == ("e", "1" if name in IN_PLACE else "row 1", "h", "a")
     with mhaviz.record(program) as recording, torch.no_grad():
         program(torch.tensor([[5, 8, 3, 1]]), OTHER)
     assert recording.attention.maps[0].keys == tuple("ehca")  # 8 is special: it says that something is there
@@ -309,7 +312,7 @@ def test_learned_queries_that_are_keys_have_one_name(attend):
         program(TEXT_OF_SIX, OTHER)
     (m,) = recording.attention
     assert m.queries == ("fixed 0", "fixed 1")
-    assert m.keys == (*(f"row {place}" for place in range(6)), *m.queries)
+    assert m.keys == (*"012345", *m.queries)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +324,7 @@ def test_keys_that_a_layer_of_pytorch_adds_are_rows(arguments, is_cross):
     with mhaviz.record(tokens=list("abcdef")) as recording:
         x = words(TEXT_OF_SIX)
         layer(words(OTHER) if is_cross else x, x, x)
-    assert recording.attention[0].keys == (*("012345" if is_cross else "abcdef"), *ROWS[1][: len(arguments)])
+    assert recording.attention[0].keys == (*"abcdef", *ROWS[1][: len(arguments)])
 
 
 class Decoder(nn.Module):
@@ -347,9 +350,9 @@ def test_queries_and_keys_of_a_decoder_have_the_same_names_after_a_prefix(length
         for ids in TEXT_OF_SIX.split(lengths, 1):
             decoder(ids)
     (m,) = recording.attention
-    assert m.keys == tuple("01abcdef" if names else "01234567")
+    learned = tuple("01") if len(names) > 6 else ("prefix 0", "prefix 1")
+    assert m.keys == (*learned, *("abcdef" if names else "012345"))
     assert m.queries == m.keys[2:]
-    assert "numbers count 2 keys that stand before the tokens" in recording.attention.source.remark
 
 
 def test_examples_of_a_batch_and_beams_of_them_and_a_part_of_it():
@@ -564,7 +567,7 @@ def test_towers_of_as_many_tokens_are_named_each_by_what_it_reads(order):
 
 @pytest.mark.parametrize("n_registers", [0, 1, 3])
 @pytest.mark.parametrize("has_patches", [False, True])
-def test_tokens_behind_registers_that_were_put_between_are_numbered_with_them(n_registers, has_patches):
+def test_tokens_behind_registers_that_were_put_between_keep_their_numbers(n_registers, has_patches):
     """As DINOv2 does: [cls] and patches are cut apart, and the registers stand between."""
 
     class Net(nn.Module):
@@ -586,7 +589,9 @@ def test_tokens_behind_registers_that_were_put_between_are_numbered_with_them(n_
         Net()(torch.randn(1, 3, 8, 12) if has_patches else torch.randn(1, 6, 5))
     whole, pool = recording.attention.maps
     assert whole.kind == "self"
-    places = tuple(str(1 + n_registers + i) for i in range(6))
+    registers = [f"registers {i}" for i in range(n_registers)] if n_registers > 1 else ["registers"] * n_registers
+    places = tuple(map(str, range(6)))
+    assert has_patches or whole.keys == ("cls", *registers, *places)
     assert pool.keys == (("0,0", "0,1", "0,2", "1,0", "1,1", "1,2") if has_patches else places)
 
 
@@ -615,7 +620,7 @@ def test_mixtures_of_patches_are_not_named():
     tower = Tower(nn.Sequential(nn.Conv2d(3, 8, 8, 8), nn.Flatten(2), Turned(), turned))
     with mhaviz.record(tower) as recording, torch.no_grad():
         tower(IMAGE)
-    assert recording.attention.maps[0].keys == tuple(map(str, range(16)))
+    assert recording.attention.maps[0].keys == tuple(f"row {row}" for row in range(16))
 
 
 LINES, WORDS = torch.randn(6, 8), torch.randn(4, 8)
@@ -657,8 +662,9 @@ def test_what_may_be_a_batch_as_well_as_a_sequence_has_rows_unless_the_user_name
     for side in sides:
         texts = getattr(m, side)
         assert texts == tuple(f"row {place}" if name in UNORDERED else str(place) for place in range(len(texts)))
-    assert of_user.queries == names
-    assert ("“row i” is a token or an example" in recording.attention.source.remark) == (name in UNORDERED)
+    assert of_user.queries == (m.queries if name.startswith("means") else names)  # which are no tokens
+    may_be_batch = name in UNORDERED and name != "means over texts"
+    assert ("“row i” is a token or an example" in recording.attention.source.remark) == may_be_batch
     assert "row i" not in named.attention.source.remark or len(of_user.keys) != len(names)
 
 

@@ -430,7 +430,7 @@ def test_functions_that_are_followed_alike_share_a_handler():
 
 
 def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
-    """However many other tensors live, each is asked for its memory once."""
+    """However many other tensors live, each follower asks each for its memory once."""
     asked, memory = [], marks._memory
     monkeypatch.setattr(marks, "_memory", lambda x: asked.append(id(x)) or memory(x))
     words, cache, counts = nn.Embedding(9, 8), torch.zeros(1, 40, 8), []
@@ -441,7 +441,7 @@ def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
             cache[:, i] = x[:, i]
             cache.index_copy_(1, torch.tensor([i]), x[:, i : i + 1])
             counts.append(len(asked))
-    assert len(others) < counts[0] < 320
+    assert 2 * len(others) < counts[0] < 640
     assert counts[-1] - counts[0] < 10 * len(counts)
 
 
@@ -584,6 +584,6 @@ def test_what_following_a_function_costs():
     watching = Watch(lambda observed: None)
     with watching.watching():
         Adds()(torch.randn(2, 4, 6))
-    assert len(calls) <= 33, calls
+    assert len(calls) <= 54, calls
     handlers = list(watching.handlers.values())  # which each recording makes anew
     assert len(set(map(id, handlers))) < len(handlers) / 5

@@ -1,38 +1,14 @@
-"""Which regions of images the queries and the keys of an attention are."""
+"""Which tokens and regions of images the queries and the keys of an attention are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mhaviz.observe.order import Order
 from mhaviz.observe.products import Weighing
-from mhaviz.observe.regions import NONE, Regions, Traced, merged
-
-
-@dataclass(frozen=True, eq=False)
-class TokenRegions:
-    """The regions of images that the tokens along one side of an attention are.
-
-    Attributes:
-        regions: the regions.
-        numbers: int32, (batch_size, length), the number of the region of each token.
-    """
-
-    regions: Regions
-    numbers: Tensor
-
-    def extended(self, length: int) -> "TokenRegions":
-        """Return as many tokens, the last of which are of no region, such as keys that PyTorch's layer adds."""
-        missing = length - self.numbers.shape[1]
-        if missing <= 0:
-            return self
-        return TokenRegions(self.regions, torch.nn.functional.pad(self.numbers, (0, missing), value=NONE))
-
-
-Sides = tuple[TokenRegions | None, TokenRegions | None]
-"""What queries and keys are; None: no region is known."""
+from mhaviz.observe.regions import AXES, NONE, Regions, Traced, merged
+from mhaviz.observe.token_regions import Sides, TokenRegions
 
 
 def sides_of_call(order: Order, query: Tensor, key: Tensor, of: Sequence[Traced | None]) -> Sides:
@@ -73,10 +49,11 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
         return None, None
     shape, (*_, query, key) = how.weights.shape, how.places
     found: dict[int, TokenRegions | None] = {}
-    for numbers in traced.all_numbers:
-        along = [axis for axis in (query, key) if axis >= 0 and numbers.shape[axis] > 1]
-        side = along[0] if len(along) == 1 else query
-        if len(along) == 2 or (not along and shape[side] > 1):
+    along = [[axis for axis in (query, key) if axis >= 0 and numbers.shape[axis] > 1] for numbers in traced.all_numbers]
+    for numbers, axes, others in zip(traced.all_numbers, along, along[::-1], strict=True):
+        other = others[0] if len(along) > 1 and len(others) == 1 else query
+        side = axes[0] if len(axes) == 1 else key if other == query and len(along) > 1 and others else query
+        if len(axes) == 2 or (not axes and shape[side] > 1):
             continue
         other = key if side == query else query
         sizes = [1 if axis == other and not order.query else size for axis, size in enumerate(shape)]
@@ -99,12 +76,25 @@ def _of_features(traced: Traced) -> tuple[Regions, Tensor] | None:
 
 
 def _of_heads(regions: Regions, numbers: Tensor) -> TokenRegions | None:
-    """Return the tokens, which are the same for all heads, of (batch_size, n_heads, length, 1); None: they are not."""
-    if not bool((numbers == numbers[:, :1]).all()):
-        return None
-    return _known(regions, numbers[:, 0, :, 0])
+    """Return the tokens that are the same for all heads, of (batch_size, n_heads, length, 1).
+
+    Heads may stand along an axis of what the program was given.
+    """
+    first = numbers[:, 0, :, 0]
+    is_same = (numbers == numbers[:, :1]).all(1)[..., 0]
+    if bool(is_same.all()):
+        return _known(regions, first)
+    rows = regions.rows[numbers.clamp(min=0).long()][:, :, :, 0]  # batch_size n_heads length 7
+    is_changed = rows != rows[:, :1]
+    is_alike = is_same
+    for axis in AXES:
+        others = [column for column in range(rows.shape[-1]) if column not in (axis, axis + 1)]
+        is_along = (numbers[..., 0] >= 0).all(1) & ~is_changed[..., others].any(-1).any(1) & ~is_same
+        along = rows[..., axis].transpose(1, 2)[is_along]  # rows n_heads
+        if len(along) and bool((along == along[:1]).all()):
+            is_alike = is_alike | is_along
+    return _known(regions, torch.where(is_alike, first, torch.full_like(first, NONE)))
 
 
 def _known(regions: Regions, numbers: Tensor) -> TokenRegions | None:
-    is_known = not regions.are_pixels and bool((numbers != NONE).any())
-    return TokenRegions(regions, numbers) if is_known else None
+    return None if regions.are_pixels else TokenRegions(regions, numbers)

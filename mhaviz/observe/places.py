@@ -1,0 +1,404 @@
+"""Which tokens the queries and the keys of an attention are, row by row and example by example."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.observe.axes import Part
+from mhaviz.observe.regions import AXES, INPUT, MADE, NONE, SOURCE, WITHIN, SeenImage, SeenTokens, Source
+from mhaviz.observe.token_regions import Sides, TokenRegions
+
+Numbers = NDArray[np.int64]
+
+UNKNOWN = -1
+"""Place of a row of which it is not known which token it is, or which is none."""
+
+
+class Sequences:
+    """The sources that programs have put behind others, as in a cache, and where each begins in the sequence.
+
+    A source that was never put behind others is a sequence by itself.
+    """
+
+    def __init__(self) -> None:
+        self._first: WeakKeyDictionary[Source, tuple[Source, int]] = WeakKeyDictionary()
+
+    def begins(self, source: Source) -> tuple[Source, int]:
+        """Return the first source of the sequence that a source belongs to, and the place there of its first token."""
+        return self._first.get(source, (source, 0))
+
+    def may_join(self, *sources: Source) -> bool:
+        """Return whether this is a single source, which may yet be put behind others."""
+        source = sources[0] if len(sources) == 1 else None
+        return isinstance(source, SeenTokens) and source.rank == INPUT and source not in self._first
+
+    def join(self, source: Source, place: int, before: Sequence[tuple[Source, int]], gap: int = 0) -> None:
+        """Note that a token of a source stands behind others, ``before``, of sources that were read earlier.
+
+        Inputs that are read at once are no continuations of each other.
+
+        Args:
+            source, place: of the token.
+            before: sources and places of those before it, of which it follows the last of their sequence.
+            gap: number of rows between them that are no tokens.
+        """
+        earlier = {other for other, _ in before}
+        if not self.may_join(source) or source in earlier or not all(_is_before(other, source) for other in earlier):
+            return
+        firsts = {self.begins(other)[0] for other in earlier}
+        if len(firsts) == 1:
+            last = max(self.begins(other)[1] + at for other, at in before)
+            self._first[source] = firsts.pop(), last + 1 + gap - place
+
+
+def _is_before(other: Source, source: Source) -> bool:
+    """Return whether attentions have run between the reading of two texts."""
+    are_texts = isinstance(other, SeenTokens) and isinstance(source, SeenTokens)
+    return are_texts and other.rank == INPUT and other.epoch < source.epoch  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Which tokens stand along one side of an attention, (batch_size, length) each.
+
+    Attributes:
+        sources: what the tokens come from.
+        source: number of the source of each row; UNKNOWN: it is no token, or not known which.
+        example: which example of its source it is of.
+        place: its place in that example.
+        begins: where each source begins in its sequence; see ``Sequences``.
+        sequences: the first source of the sequence that each source belongs to.
+        length: number of tokens in the sequence of the first row.
+        named: (batch_size, length) numbers of the rows that are parameters in ``names``; UNKNOWN: none.
+        names: names of parameters that stand among tokens.
+    """
+
+    sources: tuple[Source, ...]
+    source: Numbers
+    example: Numbers
+    place: Numbers
+    begins: tuple[int, ...]
+    sequences: tuple[Source, ...]
+    length: int
+    named: Numbers
+    names: tuple[str, ...]
+
+    @cached_property
+    def is_known(self) -> NDArray[np.bool_]:
+        """Whether each row is a known token."""
+        return np.asarray(self.source != UNKNOWN)
+
+    @cached_property
+    def is_named(self) -> NDArray[np.bool_]:
+        """Whether the place of each row in what the program has read is known."""
+        in_order = [not isinstance(source, SeenTokens) or source.are_in_order for source in self.sources]
+        return np.asarray(self.is_known & np.array([*in_order, False])[self.source])
+
+    @cached_property
+    def are_placed(self) -> bool:
+        """Whether all rows are known tokens of a sequence in which the program has put them behind others."""
+        return self.are_whole and any(
+            first is not source for first, source in zip(self.sequences, self.sources, strict=True)
+        )
+
+    @cached_property
+    def are_whole(self) -> bool:
+        """Whether all rows are known tokens."""
+        return bool(self.is_known.all())
+
+    @cached_property
+    def position(self) -> Numbers:
+        """Place of each row in its sequence; UNKNOWN: not known."""
+        begins = np.array([*self.begins, 0])[self.source]
+        return np.where(self.is_known, self.place + begins, UNKNOWN)
+
+    def sequence(self, entry: int) -> Source | None:
+        """Return the sequence that all known rows of an entry of the batch are of; None: of more than one, or none."""
+        numbers = np.unique(self.source[entry][self.is_known[entry]])
+        found = {self.sequences[number] for number in numbers}
+        examples = np.unique(self.example[entry][self.is_known[entry]])
+        return found.pop() if len(found) == 1 == len(examples) else None
+
+    @cached_property
+    def part(self) -> Part | None:
+        """The tokens, if they are of one sequence, and the same in all entries of the batch; None: they are not."""
+        sequences = {self.sequence(entry) for entry in range(len(self.source))}
+        position = np.where(self.named != UNKNOWN, UNKNOWN - 1 - self.named, self.position)
+        if len(sequences) > 1 or None in sequences or (position != position[:1]).any():
+            return None
+        at = tuple(position[0].tolist())
+        steps = {b - a for a, b in pairwise(at)} or {1}
+        step = steps.pop() if len(steps) == 1 else 0
+        length, (first,) = max(self.length, max(at) + 1), sequences
+        is_range = step > 0 and at[0] >= 0
+        return Part(first, at[0], step if is_range else 1, len(at), () if is_range else at, length)
+
+    def sources_of(self, entry: int) -> set[Source]:
+        """Return the sources of the known rows of an entry of the batch."""
+        return {self.sources[number] for number in np.unique(self.source[entry][self.is_known[entry]])}
+
+    def is_of(self, entry: int, examples: dict[Source, int]) -> NDArray[np.bool_]:
+        """Return which rows of an entry of the batch are of these examples of their sources, or of others alone."""
+        wanted = [examples.get(source, UNKNOWN) for source in self.sources]
+        expected = np.array([*wanted, UNKNOWN])[self.source[entry]]
+        return np.asarray((expected == UNKNOWN) | (expected == self.example[entry]))
+
+    @property
+    def may_be_batch(self) -> bool:
+        """Whether some rows are those of a matrix that was given, and so may be the examples of a batch."""
+        here = {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
+        return any(isinstance(source, SeenTokens) and source.n_axes == 1 and not source.reads for source in here)
+
+    @cached_property
+    def main_sequence(self) -> Source | None:
+        """The sequence of most rows; None: all rows are unknown."""
+        counts = Counter(self.sequences[number] for number in self.source[self.is_named].tolist())
+        return max(counts, key=counts.__getitem__, default=None)
+
+    def is_in(self, entry: int, queries: "Places | None") -> NDArray[np.bool_]:
+        """Return which rows of an entry of the batch are of one sequence: that of the queries, or if none is, any."""
+        numbers = self.source[entry]
+        here = [*dict.fromkeys(self.sequences[number] for number in numbers.tolist() if number != UNKNOWN)]
+        if len(here) < 2:
+            return np.ones(len(numbers), dtype=np.bool_)
+        of = here[0] if queries is None else queries.main_sequence
+        of = of if of in here else here[0]
+        return np.array([number != UNKNOWN and self.sequences[number] is of for number in numbers.tolist()])
+
+    def follows_unknown(self, entry: int) -> set[Source]:
+        """Return the sequences behind rows of which it is not known which tokens they are, such as those of a cache
+        that was copied unseen. Which tokens theirs are in the whole text is not known either."""
+        found, are_unknown = set[Source](), False
+        for number, is_named in zip(self.source[entry].tolist(), self.is_named[entry].tolist(), strict=True):
+            if number != UNKNOWN and is_named and are_unknown:
+                found.add(self.sequences[number])
+            are_unknown |= number != UNKNOWN and not is_named
+        return found
+
+    def examples(self, entry: int) -> dict[Source, int]:
+        """Return of which example of each source the first row of an entry of the batch is."""
+        found: dict[Source, int] = {}
+        for number, example in zip(self.source[entry].tolist(), self.example[entry].tolist(), strict=True):
+            if number != UNKNOWN:
+                found.setdefault(self.sources[number], example)
+        return found
+
+    def example_of(self, entry: int) -> int:
+        """Return the example that the first known row of an entry of the batch is of."""
+        return int(self.example[entry][self.is_known[entry].argmax()])
+
+
+def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Places | None]:
+    """Return which tokens the queries and keys are; None: of a side nothing is known."""
+    found = [None if side is None else _coordinates(side) for side in sides]
+    tell = [side.along_first() for side in found if side is not None]
+    along_first = {source for side in tell for source in side if all(other.get(source, True) for other in tell)}
+    if found[0] is not None and found[1] is not None:
+        _join_read(found[0], found[1], sequences)
+    joined = {} if found[0] is None else _joined(found[0], sequences)
+    query, key = (None if side is None else side.places(along_first, sequences, joined) for side in found)
+    return query, key
+
+
+def _join_read(query: "_Coordinates", key: "_Coordinates", sequences: Sequences) -> None:
+    """Note that the tokens of the queries follow all others among the keys, where the program has put them there
+    unseen, as in the blocks of a paged cache."""
+    numbers, places = key.source[0], key.starts[0, :, 2]
+    here = [*dict.fromkeys(key.sources[number] for number in numbers.tolist() if number != UNKNOWN)]
+    own = {query.sources[number] for number in np.unique(query.source[0]).tolist() if number != UNKNOWN}
+    if len(here) < 2 or own != {here[-1]} or any(map(sequences.may_join, here[1:-1])):
+        return
+    last = np.flatnonzero(numbers == key.sources.index(here[-1]))
+    before = np.flatnonzero(numbers != UNKNOWN)
+    before = before[before < last[0]]
+    if (np.diff(last) == 1).all() and len(before):
+        tokens = [(key.sources[numbers[row]], int(places[row])) for row in before]
+        sequences.join(here[-1], int(places[last[0]]), tokens)
+
+
+def _joined(side: "_Coordinates", sequences: Sequences) -> dict[Source, tuple[Source, int]]:
+    """Return where sources begin in the sequence that the program has joined of several, and the first of them; empty:
+    it is one sequence, or others stand between its tokens."""
+    numbers, places = side.source[0].tolist(), side.starts[0, :, 2].tolist()
+    ends: dict[Source, int] = {}
+    begins: dict[Source, tuple[Source, int]] = {}
+    for row, (number, place) in enumerate(zip(numbers, places, strict=True)):
+        if number == UNKNOWN:
+            continue
+        first, at = sequences.begins(side.sources[number])
+        is_next = first is next(reversed(ends), None) if first in ends else place + at == 0
+        if not is_next or place + at != ends.get(first, 0):
+            return {}
+        if first not in ends:
+            begins[first] = next(iter(ends), first), row
+        ends[first] = place + at + 1
+    return begins if len(begins) > 1 else {}
+
+
+@dataclass(frozen=True, eq=False)
+class _Coordinates:
+    """Where regions begin, and how long they are, along the axes of their sources.
+
+    Attributes:
+        sources: the sources.
+        source: (batch_size, length); UNKNOWN: none.
+        starts, sizes: (batch_size, length, 3).
+        named, names: see ``Places``.
+    """
+
+    sources: tuple[Source, ...]
+    source: Numbers
+    starts: Numbers
+    sizes: Numbers
+    named: Numbers
+    names: tuple[str, ...]
+
+    @cached_property
+    def _lengths(self) -> Numbers:
+        """Lengths of the axes of each row's source, (batch_size, length, 3)."""
+        return np.array([*(source.sizes for source in self.sources), (1, 1, 1)])[self.source]
+
+    @cached_property
+    def _first(self) -> Numbers:
+        """The first axis of each row's source, 0 to 2."""
+        n_axes = [source.n_axes if isinstance(source, SeenTokens) else 3 for source in self.sources]
+        return 3 - np.array([*n_axes, 3])[self.source]
+
+    def along_first(self) -> dict[Source, bool]:
+        """Return, for sources of which more than one token stands in an entry of the batch, whether tokens stand along
+        its first axis.
+
+        Otherwise that is the axis of the examples.
+        """
+        first = np.take_along_axis(self.starts, self._first[..., None], axis=-1)[..., 0]
+        rest = _flat(self.starts, self._lengths, np.arange(3) > self._first[..., None])
+        every = _flat(self.starts, self._lengths, np.arange(3) >= self._first[..., None])
+        found: dict[Source, bool] = {}
+        for number, source in enumerate(self.sources) if len(self.sources) < _MOST_SOURCES else ():
+            entries = [of == number for of in self.source]
+            if not isinstance(source, SeenTokens) or max(int(of.sum()) for of in entries) < 2:
+                continue
+            are_alone = all((np.ptp(row[of]) if of.any() else 0) == 0 for row, of in zip(rest, entries, strict=True))
+            are_all = all((np.diff(row[of]) == 1).all() for row, of in zip(every, entries, strict=True))
+            varies = any(of.any() and np.ptp(row[of]) > 0 for row, of in zip(first, entries, strict=True))
+            found[source] = varies and (are_alone or are_all)
+        return found
+
+    def places(
+        self, along_first: set[Source], sequences: Sequences, joined: dict[Source, tuple[Source, int]]
+    ) -> Places:
+        """Return the places of single tokens."""
+        axes, lengths = np.arange(3), self._lengths
+        is_first, is_after = axes == self._first[..., None], axes > self._first[..., None]
+        is_text = np.array([*(isinstance(source, SeenTokens) for source in self.sources), False])[self.source]
+        is_all = (self.sizes == lengths) & (axes == 1) & (self._first == 0)[..., None] & is_text[..., None]
+        starts = np.where(is_all, 0, self.starts)  # heads, which layers have joined
+        is_token = (self.source >= 0) & ((self.sizes == 1) | is_all | ~is_text[..., None]).all(axis=-1)
+        turned = np.array([*(source in along_first for source in self.sources), False])[self.source]
+        has_one = self._first == 2
+        is_split = np.array([len(np.unique(entry)) > 1 for entry in starts[..., 1]])[:, None]  # rows and columns
+        is_after = is_after & ((axes == 2) | is_split[..., None])
+        rest = _flat(starts, lengths, is_after)
+        first = np.where(is_first, starts, 0).sum(axis=-1)
+        varies = np.array([len(np.unique(entry)) > 1 for entry in np.where(turned, rest, 0)])[:, None]
+        place = np.where(turned & varies, _flat(starts, lengths, is_after | is_first), np.where(turned, first, rest))
+        place = np.where(has_one, first, place)
+        example = np.where(has_one | (turned & varies), 0, np.where(turned, rest, first))
+        begins = []
+        for source in self.sources:
+            first, at = sequences.begins(source)
+            whole, offset = joined.get(first, (first, 0))
+            begins.append((whole, at + offset))
+        return Places(
+            self.sources,
+            np.where(is_token, self.source, UNKNOWN),
+            example,
+            place,
+            tuple(place for _, place in begins),
+            tuple(first for first, _ in begins),
+            self._length(turned, bool(is_split.any())),
+            self.named,
+            self.names,
+        )
+
+    def _length(self, turned: NDArray[np.bool_], is_split: bool) -> int:
+        """Return the number of tokens in the source of the first row."""
+        lengths, first = self._lengths[0, 0], int(self._first[0, 0])
+        if turned[0, 0] or first == 2:
+            return int(lengths[first])
+        return int(lengths[1] * lengths[2] if is_split and not first else lengths[2])
+
+
+_MOST_SOURCES = 64
+"""Most sources of which it is found whether their tokens stand along the first axis: steps of a decoder have a source
+each, of a single token."""
+
+
+def _flat(starts: Numbers, lengths: Numbers, axes: NDArray[np.bool_]) -> Numbers:
+    """Return the number of a region along some axes, the last of which runs fastest."""
+    place = np.zeros(starts.shape[:-1], np.int64)
+    for axis in range(3):
+        place = np.where(axes[..., axis], place * lengths[..., axis] + starts[..., axis], place)
+    return place
+
+
+def _coordinates(side: TokenRegions) -> _Coordinates:
+    numbers = side.numbers.cpu().numpy().astype(np.int64)
+    rows = side.regions.rows.cpu().numpy()
+    rows = rows[np.maximum(numbers, 0)] if len(rows) else np.zeros((*numbers.shape, 7), np.float32)
+    starts = np.stack([rows[..., axis] for axis in AXES], axis=-1)
+    ends = np.stack([rows[..., axis + 1] for axis in AXES], axis=-1)
+    source = np.where(numbers > NONE, rows[..., SOURCE].astype(np.int64), UNKNOWN)
+    return _Coordinates(
+        side.regions.sources,
+        source,
+        np.round(starts).astype(np.int64),
+        np.round(ends - starts).astype(np.int64),
+        np.where(numbers < NONE, NONE - 1 - numbers, UNKNOWN),
+        side.regions.names,
+    )
+
+
+def compare(query: Places | None, key: Places | None) -> bool | None:
+    """Return whether queries and keys are tokens of the same sequence, example by example; None: not known."""
+    if query is None or key is None:
+        return None
+    n = max(len(query.source), len(key.source))
+    found = {_compared(query, key, min(i, len(query.source) - 1), min(i, len(key.source) - 1)) for i in range(n)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _compared(query: Places, key: Places, own: int, other: int) -> bool | None:
+    sequences = query.sequence(own), key.sequence(other)
+    if None not in sequences and sequences[0] is sequences[1]:
+        is_whole = query.sources_of(own) == key.sources_of(other)  # otherwise others were joined to the tokens of one
+        return True if is_whole and query.example_of(own) == key.example_of(other) else None
+    roots = [_roots(side, entry) for side, entry in ((query, own), (key, other))]
+    if roots[0] is None or roots[1] is None or not roots[0] or not roots[1]:
+        return None
+    return False if roots[0].isdisjoint(roots[1]) else None
+
+
+def _roots(side: Places, entry: int) -> "frozenset[Source] | None":
+    """Return all inputs of the program that rows may come from; None: not known."""
+    found = frozenset[Source]()
+    for source in side.sources_of(entry):
+        if isinstance(source, SeenImage):
+            found |= {source}
+            continue
+        for term in source.terms:
+            if term.rank == MADE or term.made_of:
+                if term.made_of is None:
+                    return None
+                found |= term.made_of
+            elif term.rank == WITHIN:
+                return None
+            else:
+                found |= {term}
+    return found
