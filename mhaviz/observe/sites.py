@@ -62,6 +62,8 @@ class ObservedSite:
             softmaxes have the others; "": it is not.
         heads: the heads of its first run; empty: all, or not known.
         joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
+        part_of: the attention whose other queries these are, as in a loop over documents of one sequence, or over
+            blocks; None: no other is known.
         heads_of: the list of modules whose attentions are the heads of one; "": none.
         read: of its first run; see ``Place``.
         run: its last run.
@@ -98,6 +100,7 @@ class ObservedSite:
     left_out: str = ""
     heads: frozenset[int] = frozenset()
     joins: "ObservedSite | None" = None
+    part_of: "ObservedSite | None" = None
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
     run: Run = field(default_factory=Run)
@@ -112,6 +115,17 @@ class ObservedSite:
     def pass_number(self) -> int:
         """Number of the current pass, counted from 0."""
         return self.passes - 1
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the pass that its next run begins. What is a part of an attention runs in the pass of that."""
+        return self.passes if self.part_of is None else self.part_of.passes - 1
+
+    @property
+    def layer_of(self) -> "ObservedSite":
+        """The attention with which it is counted as a layer; itself unless it has other heads or queries of another."""
+        whole = self.joins or self
+        return whole.part_of or whole
 
     @property
     def first_query(self) -> int:
@@ -203,10 +217,10 @@ class Sites:
             return False
         name = place.root, place.name
         site = self._sites.get((*name, now.repeats.get(name, 0)))
-        if site is None or is_wanted(site.passes):
+        if site is None or is_wanted(site.next_pass):
             return False
         now.repeats[name] = site.repeat + 1
-        site.passes, site.forward = site.passes + 1, place.forward
+        site.passes, site.forward = site.next_pass + 1, place.forward
         site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
         return True
@@ -252,14 +266,15 @@ class Sites:
                 self._miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(observed)
-            order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
+            order = sum(other.kind == kind and other.layer_of is other for other in self._sites.values())
             site = ObservedSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
             self.all.append(site)
             self._join_heads(site, beside, observed)
             self._join_list(site, observed)
+            self._join_parts(site, sites, observed)
         was_drawn = self._is_drawn(site)
-        site.passes, site.forward = site.passes + 1, place.forward
+        site.passes, site.forward = site.next_pass + 1, place.forward
         self._note_other_keys(site, observed, was_drawn)
         _, _, site.length, site.k_length = observed.call.shape
         site.n_step = site.length
@@ -326,6 +341,25 @@ class Sites:
             if head:
                 one.joins, one.order = several[0], several[0].order
 
+    def _join_parts(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
+        """Note of which attention, in the same forward pass, these are other queries; ``before``: of the same module.
+
+        They are other tokens of the same sequence. Layers that share a module read the same tokens.
+        """
+        place, parts = observed.place, observed.order.tokens.parts
+        if not place.is_module or site.joins is not None:
+            return
+        running = [other for other in before if other.forward == place.forward and other.is_followed]
+        for whole in (other for other in running if other.layer_of is other):
+            of_heads = [
+                share_queries(other.last.tokens.parts, parts)
+                for other in running
+                if other.layer_of is whole and not (site.heads and other.heads and site.heads.isdisjoint(other.heads))
+            ]
+            if False in of_heads and True not in of_heads:
+                site.part_of, site.order = whole, whole.order
+                return
+
     def _is_some_examples(self, site: ObservedSite, place: Place) -> bool:
         """Return whether the run is of some of the examples only; if so, send a message."""
         example = site.last.example
@@ -343,7 +377,7 @@ class Sites:
     def _is_slice(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> bool:
         """Return whether these are slices of queries and keys, and the same call of a module has had others.
 
-        If so, send a message. Known heads and blocks are told apart, and so are several softmaxes of all heads of the
+        If so, send a message. Known heads and queries are told apart, and so are several softmaxes of all heads of the
         same tokens.
         """
         made, (own, keys) = site.last.tokens.made, site.last.tokens.parts
@@ -355,6 +389,7 @@ class Sites:
             for one in before
             if one.last.tokens.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
             if own is None or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
+            if one.layer_of is not site.layer_of or share_queries(one.last.tokens.parts, (own, keys)) is not False
         ]
         if others:
             self.leave_out(
@@ -480,6 +515,22 @@ class Sites:
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
+
+
+Parts = tuple[Part | None, Part | None]
+"""The tokens that queries and keys are; None: not known."""
+
+
+def share_queries(parts: Parts, others: Parts) -> bool | None:
+    """Return whether two softmaxes over tokens of one sequence have a query in common; None: not known."""
+    (query, key), (other, other_key) = parts, others
+    if query is None or key is None or other is None or other_key is None:
+        return None
+    if query.of != other.of or key.of != other_key.of or not (query.step and other.step):
+        return None
+    if query.places[-1] < other.places[0] or other.places[-1] < query.places[0]:
+        return False
+    return not set(query.places).isdisjoint(other.places)
 
 
 _SAME_KEY = 0.3

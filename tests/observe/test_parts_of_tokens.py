@@ -563,16 +563,109 @@ def causal_chunks(q, k, v, n=3):
 
 
 def test_slices_of_queries_are_no_layers():
-    layer = Layer(causal_chunks)
-    with mhaviz.record(layer, passes="0-") as recording:
-        for _ in range(2):
-            layer(torch.randn(B, T, H * D))
-    assert any(
-        "it is not known whether these are parts of one attention, such as some of its queries; not shown" in n
-        for n in recording.notices
-    )
-    with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
-        _ = recording.attention
+    """The causal mask of a slice hides later keys from all of its queries, and is no padding."""
+    torch.manual_seed(0)
+    layer, later = Layer(causal_chunks), torch.ones(T, T, dtype=torch.bool).triu(1)
+    texts = torch.randn(2, B, T, H * D)
+    with mhaviz.record(layer, passes="0-") as recording, torch.no_grad():
+        for x in texts:
+            layer(x)
+    for pass_number, x in enumerate(texts):
+        q, k, _ = layer.projected(x)
+        A = (q @ k.mT * D**-0.5).masked_fill(later, -torch.inf).softmax(-1)[0].detach()
+        slices = [m for m in recording.attention.maps if m.pass_number == pass_number]
+        assert [m.layer for m in slices] == [0] * 3
+        for m, start in zip(slices, (0, 3, 6), strict=True):
+            queries, n_keys = range(start, min(start + 3, T)), m.weights.shape[2]
+            np.testing.assert_allclose(m.weights, A[:, queries, :n_keys], atol=CLOSE)
+            assert (m.queries, m.keys) == (tuple(map(str, queries)), tuple(map(str, range(n_keys))))
+    assert "1 attention of 3 heads" in recording.attention.source.footnote
+
+
+class Packed(nn.Module):
+    """Documents in one sequence without padding, each with a softmax of its own, as Qwen2-VL reads images."""
+
+    def __init__(self, attend, is_projected_first):
+        super().__init__()
+        self.linear, self.attend, self.is_first = nn.Linear(H * D, 3 * H * D), attend, is_projected_first
+
+    def projected(self, x):
+        return [y.view(1, -1, H, D).transpose(1, 2) for y in self.linear(x).chunk(3, -1)]
+
+    def forward(self, x, lengths):
+        if self.is_first:
+            parts = zip(*(y.split(lengths, 2) for y in self.projected(x)), strict=True)
+        else:
+            parts = map(self.projected, x.split(lengths))
+        return x + torch.cat([self.attend(*three)[0] for three in parts], 2)[0].transpose(0, 1).flatten(1)
+
+
+class PackedStack(nn.Module):
+    def __init__(self, attend, is_projected_first):
+        super().__init__()
+        self.layers = nn.ModuleList(Packed(attend, is_projected_first) for _ in range(2))
+
+    def forward(self, x, lengths):
+        for layer in self.layers:
+            x = layer(x, lengths)
+        return x
+
+
+@pytest.mark.parametrize("is_projected_first", [True, False])
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_packed_documents_are_no_layers(attend, is_projected_first):
+    """Passes may have any number of documents, and all of a pass have its number."""
+    torch.manual_seed(0)
+    model, packed = PackedStack(attend, is_projected_first), ([3, 5], [2, 2, 4], [6], [4, 2, 2])
+    texts = [torch.randn(sum(lengths), H * D) for lengths in packed]
+    with mhaviz.record(model, passes="0-", statistics=True) as recording, torch.no_grad():
+        for x, lengths in zip(texts, packed, strict=True):
+            model(x, lengths)
+    scale = D**-0.5 if attend is by_sdpa else 1
+    for pass_number, (x, lengths) in enumerate(zip(texts, packed, strict=True)):
+        maps = [m for m in recording.attention.maps if m.pass_number == pass_number]
+        for number, (layer, x_of_layer) in enumerate(zip(model.layers, (x, model.layers[0](x, lengths)), strict=True)):
+            documents = [m for m in maps if m.layer == number]
+            assert [m.module for m in documents] == [
+                f"layers.{number}{f' #{i + 1}' * (i > 0)}" for i in range(len(lengths))
+            ]
+            starts = [0, *itertools.accumulate(lengths)]
+            for m, (start, end) in zip(documents, itertools.pairwise(starts), strict=True):
+                q, k, _ = layer.projected(x_of_layer[start:end])
+                np.testing.assert_allclose(m.weights, (q @ k.mT * scale).softmax(-1)[0].detach(), atol=CLOSE)
+                assert [name.removeprefix("row ") for name in m.queries] == list(map(str, range(start, end)))
+    assert "2 attentions of 3 heads" in recording.attention.source.footnote
+    (statistics,) = recording.head_statistics.kinds
+    assert statistics.layers == (0, 1)
+    assert recording.head_statistics.source.details["queries"] == sum(n for of in packed for n in of if n > 1)
+
+
+def test_a_layer_that_runs_on_all_tokens_again_is_another_layer():
+    layer = Packed(by_hand, True)
+    with mhaviz.record(module := PackedStack(by_hand, True)) as recording, torch.no_grad():
+        module.layers = nn.ModuleList([layer, layer])
+        module(torch.randn(8, H * D), [3, 5])
+    assert [(m.module, m.layer) for m in recording.attention.maps] == [
+        ("layers.0", 0),
+        ("layers.0 #2", 0),
+        ("layers.0 #3", 1),
+        ("layers.0 #4", 1),
+    ]
+
+
+@pytest.mark.parametrize("is_head_outside", [True, False])
+def test_documents_with_a_softmax_for_each_head_are_one_layer(is_head_outside):
+    cuts = [slice(0, 3), slice(3, T)]
+
+    def attend(q, k, v):
+        places = itertools.product(range(H), cuts) if is_head_outside else itertools.product(cuts, range(H))
+        for place in places:
+            head, cut = place if is_head_outside else place[::-1]
+            by_hand(*(x[:, head, cut] for x in (q, k, v)))
+
+    recording, _ = recorded(attend)
+    assert {m.layer for m in recording.attention.maps} == {0}
+    assert "1 attention of 3 heads" in recording.attention.source.footnote
 
 
 def test_several_softmaxes_of_the_same_queries_and_keys_are_attentions_each():
