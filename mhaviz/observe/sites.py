@@ -1,8 +1,11 @@
 """Tell the attentions of a program apart: which one has run, in which of its forward passes, and of which kind.
 
 An attention is known by the name of its module. One that runs again within a forward pass, as ALBERT's layers do,
-counts as another. A decoder that generates text calls its attentions again for each token, with the keys of all tokens
-so far: these steps are one pass. So are those of a recurrent decoder, which reads the same keys again.
+counts as another. It begins another pass if it is known to read another text, as a siamese encoder does, and is of the
+same layer if it is known to read other tokens of the same text, as in a loop over packed documents.
+
+A decoder that generates text calls its attentions again for each token, with the keys of all tokens so far: these steps
+are one pass. So are those of a recurrent decoder, which reads the same keys again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -74,6 +77,7 @@ class ObservedSite:
         moved: for each example of its last run, the example of the run before whose text it goes on from; empty: its
             own.
         has_moved: whether examples of a pass that is drawn have.
+        has_texts: whether a forward pass has held passes of more than one text.
     """
 
     number: int
@@ -110,6 +114,7 @@ class ObservedSite:
     are_alike: bool = False
     moved: tuple[int, ...] = ()
     has_moved: bool = False
+    has_texts: bool = False
 
     @property
     def pass_number(self) -> int:
@@ -216,8 +221,8 @@ class Sites:
         if q_length < k_length or q_length == 1 or (now := self._pass(place)).joined:
             return False
         name = place.root, place.name
-        site = self._sites.get((*name, now.repeats.get(name, 0)))
-        if site is None or is_wanted(site.next_pass):
+        site, first = (self._sites.get((*name, repeat)) for repeat in (now.repeats.get(name, 0), 0))
+        if site is None or first is None or first.has_texts or is_wanted(site.next_pass):
             return False
         now.repeats[name] = site.repeat + 1
         site.passes, site.forward = site.next_pass + 1, place.forward
@@ -253,6 +258,8 @@ class Sites:
             if (step := self._step(one, observed)) is not None:
                 repeats[name] = max(repeat, one.repeat + 1)
                 return one, step
+        while 0 < repeat <= len(sites) and _is_of_another_text(sites[repeat - 1], observed):
+            sites[0].has_texts, repeat = True, repeat - 1
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         observed = _without_unfilled(observed, observed.call.shape[2])
@@ -515,6 +522,19 @@ class Sites:
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
+
+
+def _is_of_another_text(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether a call is known to read none of the tokens that an attention has read in the same forward pass.
+
+    Its module has been called anew. Layers that share a module go on with the same tokens.
+    """
+    place = observed.place
+    is_called_anew = place.is_module and site.forward == place.forward and site.call != place.call
+    if not (is_called_anew and site.is_followed and site.kind == _kind(observed)):
+        return False
+    tokens = observed.order.tokens
+    return site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
 
 
 Parts = tuple[Part | None, Part | None]
