@@ -99,7 +99,8 @@ class Compared:
     def inputs(self) -> frozenset[Origin]:
         """The inputs that queries and keys come from; empty: not known."""
         sources = {source for axis in (self.query, self.key) for origin, _ in axis for source in origin.sources}
-        return frozenset(sources) if all(source.is_known for source in sources) else frozenset()
+        is_known = self.query and self.key and all(source.is_known for source in sources)
+        return frozenset(sources) if is_known else frozenset()
 
     def is_apart_from(self, other: "Compared") -> bool:
         """Return whether both are known to have no token in common: they come from other inputs, or from ids that were

@@ -385,9 +385,10 @@ class Sites:
         """Return whether these are slices of queries and keys, and the same call of a module has had others.
 
         If so, send a message. Known heads and queries are told apart, and so are several softmaxes of all heads of the
-        same tokens.
+        same tokens; heads that were chosen by indices may be any.
         """
         made, (own, keys) = site.last.tokens.made, site.last.tokens.parts
+        is_any_head = observed.order.are_heads_unordered
         if site.heads or site.is_block or not made:
             return False
         is_one = observed.call.shape[1] == 1
@@ -395,14 +396,16 @@ class Sites:
             one
             for one in before
             if one.last.tokens.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
-            if own is None or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
+            if own is None
+            or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
+            or (is_any_head and one.last.are_heads_unordered)
             if one.layer_of is not site.layer_of or share_queries(one.last.tokens.parts, (own, keys)) is not False
         ]
         if others:
             self.leave_out(
                 (*others, site),
                 "runs several times with the same features; it is not known whether these are parts of one attention, "
-                "such as some of its queries",
+                "such as some of its queries or heads",
             )
         return bool(others)
 

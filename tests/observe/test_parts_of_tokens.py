@@ -420,13 +420,81 @@ def of_scores(q, k, v):
     return [S[:, h].softmax(-1) @ v[:, h] for h in range(H)]
 
 
-@pytest.mark.parametrize("attend", [in_order, in_reverse, by_slices, unbound, of_features, of_scores])
+def every_second(attend):
+    return lambda *three: [attend(*(x[:, start::2] for x in three)) for start in (1, 0)]
+
+
+def of_a_slice(q, k, v):
+    return [by_hand(*(x[:, :1] for x in (q, k, v))), *every_second(by_hand)(*(x[:, 1:] for x in (q, k, v)))]
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [in_order, in_reverse, by_slices, unbound, of_features, of_scores, every_second(by_hand), of_a_slice],
+)
 def test_heads_with_a_softmax_each_are_one_attention(attend):
     recording, A = recorded(attend)
     (m,) = recording.attention.maps
     assert (m.module, m.layer, m.heads) == ("Layer", 0, (0, 1, 2))
     np.testing.assert_allclose(m.weights, A, atol=CLOSE)
     assert "1 attention of 3 heads" in recording.attention.source.footnote
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_every_second_head_has_the_number_of_its_softmax(attend):
+    recording, A = recorded(lambda *three: attend(*(x[:, ::2] for x in three)))
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 2)
+    if attend is by_hand:
+        np.testing.assert_allclose(m.weights, A[::2], atol=CLOSE)
+
+
+def test_groups_of_heads_that_share_their_keys_are_one_attention():
+    def attend(q, k, v):
+        return [F.scaled_dot_product_attention(q[:, i::2], k[:, i : i + 1], v[:, i : i + 1]) for i in (0, 1)]
+
+    torch.manual_seed(0)
+    layer, x = Layer(attend), torch.randn(B, T, H * D)
+    with mhaviz.record(layer) as recording, torch.no_grad():
+        layer(x)
+        q, k, _ = layer.projected(x)
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 1, 2)
+    A = (q @ k[:, [0, 1, 0]].mT * D**-0.5).softmax(-1)
+    np.testing.assert_allclose(m.weights, A[0], atol=CLOSE)
+
+
+def test_heads_whose_features_stand_apart_are_one_attention():
+    def parts(x):
+        return [x.transpose(1, 2).flatten(2)[..., start::H] for start in range(H)]
+
+    expected = []
+
+    def attend(q, k, v):
+        expected.extend((q @ k.mT).softmax(-1)[0].detach() for q, k in zip(parts(q), parts(k), strict=True))
+        return [by_hand(*three) for three in zip(*map(parts, (q, k, v)), strict=True)]
+
+    (m,) = recorded(attend)[0].attention.maps
+    assert m.heads == (0, 1, 2)
+    np.testing.assert_allclose(m.weights, torch.stack(expected), atol=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x, heads: x[:, heads],
+        lambda x, heads: x[:, torch.tensor(heads)],
+        lambda x, heads: x.index_select(1, torch.tensor(heads)),
+        lambda x, heads: x[:, [head in heads for head in range(H)]],
+    ],
+)
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_heads_that_are_chosen_by_indices_are_no_layers(choose, attend):
+    recording, _ = recorded(
+        lambda *three: [attend(*(choose(x, heads) for x in three)) for heads in ([0, 2], [0, 1], [1, 2])]
+    )
+    assert recording.is_empty
+    assert "whether these are parts of one attention, such as some of its queries or heads" in recording.notices[0]
 
 
 def test_heads_in_another_order_are_numbered_as_in_the_softmax():
