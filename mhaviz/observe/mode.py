@@ -241,6 +241,7 @@ class Watch:
     def _take(self, result: Any, seen: Any) -> None:
         self._axes.take(result, seen)
         self._images.take(result, seen)
+        self._recurrence.take(result, seen)
 
     def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
         file, line = line_of_program()

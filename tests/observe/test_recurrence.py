@@ -117,6 +117,44 @@ def test_all_steps_of_a_text_are_one_map(attend, cell, is_taught):
     assert not any("not known" in line for line in recording.notices)
 
 
+class Bahdanau(nn.Module):
+    """Bahdanau et al. 2015: the state before a step is its query, that of the encoder in the first step."""
+
+    def __init__(self, cell, is_fast):
+        super().__init__()
+        self.embed, self.encoder = nn.Embedding(20, D), nn.GRU(D, D, batch_first=True)
+        self.attention, self.cell = nn.MultiheadAttention(D, 2, batch_first=is_fast), cell(2 * D, D)
+        self.is_fast, self.weights = is_fast, []
+
+    def step(self, words, state, keys):
+        query = (state[0] if isinstance(state, tuple) else state)[:, None]
+        query, keys = (x if self.is_fast else x.transpose(0, 1) for x in (query, keys))
+        context, A = self.attention(query, keys, keys, average_attn_weights=False)
+        self.weights.append(A)
+        context = context[:, 0] if self.is_fast else context[0]
+        return self.cell(torch.cat([self.embed(words), context], -1), state)
+
+    def forward(self, source):
+        keys, hidden = self.encoder(self.embed(source))
+        state = (hidden[0], hidden[0]) if isinstance(self.cell, nn.LSTMCell) else hidden[0]
+        for _ in range(STEPS):
+            state = self.step(source[:, 0], state, keys)
+        return state
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("is_fast", [True, False], ids=["fast path", "no fast path"])
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
+def test_the_state_of_the_encoder_is_the_query_of_the_first_step(cell, is_fast):
+    torch.manual_seed(0)
+    model = Bahdanau(cell, is_fast).eval()
+    with record(model, passes="0-") as recording:
+        model(sources(2))
+    (m,) = recording.attention.maps
+    np.testing.assert_allclose(m.weights, torch.cat(model.weights, 2)[0], atol=CLOSE)
+    assert not any(UNKNOWN in line for line in recording.notices)
+
+
 class Additive(nn.Module):
     """Bahdanau et al. 2015, where scores are no products of queries and keys."""
 
