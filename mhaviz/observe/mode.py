@@ -111,7 +111,7 @@ class Watch:
             self._refuse_unless_asked,
             step,
         )
-        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step, self._recurrence.follow)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)

@@ -167,8 +167,16 @@ class Additive(nn.Module):
         return A.bmm(k), A
 
 
+class ByElements(Additive):
+    """The output as Xu et al. 2015, Show, Attend and Tell, arXiv 1502.03044, is mostly written."""
+
+    def forward(self, q, k, mask=None):
+        A = self.score(torch.tanh(self.of_query(q) + self.of_key(k))).softmax(1)
+        return (A * k).sum(1, keepdim=True), A.mT
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("attend", [Additive, Summed])
+@pytest.mark.parametrize("attend", [Additive, Summed, ByElements])
 def test_weights_that_are_asked_for_by_name_join_as_well(attend):
     model = decoder(attend())
     with record(model, module="attend") as recording:
