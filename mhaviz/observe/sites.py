@@ -258,7 +258,7 @@ class Sites:
             if (step := self._step(one, observed)) is not None:
                 repeats[name] = max(repeat, one.repeat + 1)
                 return one, step
-        while 0 < repeat <= len(sites) and _is_of_another_text(sites[repeat - 1], observed):
+        while 0 < repeat <= len(sites) and _begins_again(sites[repeat - 1], observed):
             sites[0].has_texts, repeat = True, repeat - 1
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
@@ -497,23 +497,22 @@ class Sites:
 
     def _recurrent_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
         """Return the run as a step of a recurrent decoder, which reads the keys of the pass again; None: it is none."""
-        batch_size, _, q_length, k_length = observed.call.shape
-        has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
-        if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
+        if not _reads_keys_again(site, observed):
             return None
-        if not _are_equal(site.keys, _known_by(observed, k_length)) or not _is_same_mask(site.seen, _visible(observed)):
-            return None
-        why = ""
+        batch_size, why = observed.call.shape[0], ""
         if not observed.run.goes_on_from(site.run):
             why = "no query is known to be made of what the run before gave"
         elif batch_size > 1 and observed.run.has_moved_since(site.run):
             why = "the examples of its batch may have changed their places, as the beams of a search do"
         if why:
             is_same = site.alone is not None and torch.equal(site.alone, _query_of(observed))  # the same text again
-            if not is_same and not observed.are_fixed[0] and self._is_drawn(site):
+            is_other = share_queries(site.last.tokens.parts, observed.order.tokens.parts) is False
+            if not (is_same or is_other or observed.are_fixed[0]) and self._is_drawn(site):
+                is_in_pass = site.forward == observed.place.forward and not _is_called_anew(site, observed.place)
+                then = "it counts as another attention" if is_in_pass else "a new pass begins"
                 self._miss(
                     f"{site.name}: runs again with one query and the same keys, and it is not known whether these are "
-                    f"steps of one text: {why}; a new pass begins"
+                    f"steps of one text: {why}; {then}"
                 )
             return None
         site.run, observed.run.is_followed, site.moved = observed.run, True, ()
@@ -527,17 +526,33 @@ class Sites:
         return observed
 
 
-def _is_of_another_text(site: ObservedSite, observed: ObservedCall) -> bool:
-    """Return whether a call is known to read none of the tokens that an attention has read in the same forward pass.
+def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether a call begins another pass of an attention that has run in the same forward pass.
 
-    Its module has been called anew. Layers that share a module go on with the same tokens.
+    It is known to read none of the tokens that the attention has read, or it may be a step of a decoder. Layers that
+    share a module go on with the same tokens.
     """
-    place = observed.place
-    is_called_anew = place.is_module and site.forward == place.forward and site.call != place.call
-    if not (is_called_anew and site.is_followed and site.kind == _kind(observed)):
+    if not (_is_called_anew(site, observed.place) and site.is_followed and site.kind == _kind(observed)):
         return False
     tokens = observed.order.tokens
+    if site.kind not in OF_ONE_TEXT and not observed.are_fixed[0] and _reads_keys_again(site, observed):
+        return share_queries(site.last.tokens.parts, tokens.parts) is not False
     return site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
+
+
+def _is_called_anew(site: ObservedSite, place: Place) -> bool:
+    """Return whether the module of an attention has been called again within a forward pass."""
+    return place.is_module and site.forward == place.forward and site.call != place.call
+
+
+def _reads_keys_again(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether a single query reads the same keys as those of the current pass, which began with one as well."""
+    _, _, q_length, k_length = observed.call.shape
+    has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
+    if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
+        return False
+    are_same = _are_equal(site.keys, _known_by(observed, k_length))
+    return are_same and _is_same_mask(site.seen, _visible(observed))
 
 
 Parts = tuple[Part | None, Part | None]

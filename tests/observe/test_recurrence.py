@@ -435,3 +435,43 @@ def test_a_map_that_grows_by_queries_alone_keeps_its_kind(random_map):
         growing.add(np.full((1, 1, 2 + grows), 0.5, np.float32), grows)
         keys = Tokens(tuple("xyz"[: 2 + grows]))
         assert growing.result(Tokens(("a", "b")), keys).kind == kind
+
+
+class InOneForward(nn.Module):
+    """Reads one memory with several queries, which none is seen to be made of another."""
+
+    def __init__(self, attend, cut):
+        super().__init__()
+        self.attend, self.cut, self.queries, self.keys = attend, cut, nn.Linear(D, D), nn.Linear(D, D)
+
+    def forward(self, x, y):
+        keys = self.keys(y)
+        return [self.attend(query, keys)[0] for query in self.cut(self.queries(x))]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("attend", "names", "passes"),
+    [
+        (Dot(), ["attend"] * 3, [0, 1, 2]),
+        (lambda q, k: Dot.forward(None, q, k), [f"InOneForward{n}" for n in ("", " #2", " #3")], [0] * 3),
+    ],
+)
+def test_queries_of_one_forward_pass_that_may_be_steps_are_no_layers_of_a_module(attend, names, passes):
+    model = InOneForward(attend, lambda q: [row[:, None] for row in q.unbind(1)])
+    with record(model, passes="0-") as recording:
+        model(torch.randn(1, 3, D), torch.randn(1, LENGTH, D))
+    assert [m.module for m in recording.attention] == names
+    assert [m.pass_number or 0 for m in recording.attention] == passes
+    then = "a new pass begins" if isinstance(attend, nn.Module) else "it counts as another attention"
+    assert any(UNKNOWN in line and line.endswith(then) for line in recording.notices)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attend", [Dot(), Fused(), Layer()])
+def test_a_loop_over_queries_is_one_layer(attend):
+    model, x, y = InOneForward(attend, lambda q: q.split(1, 1)), torch.randn(1, 3, D), torch.randn(1, LENGTH, D)
+    with record(model) as recording:
+        model(x, y)
+    assert [(m.layer, m.queries) for m in recording.attention] == [(0, (str(i),)) for i in range(3)]
+    assert not any(UNKNOWN in line for line in recording.notices)
