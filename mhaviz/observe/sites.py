@@ -77,7 +77,7 @@ class ObservedSite:
         moved: for each example of its last run, the example of the run before whose text it goes on from; empty: its
             own.
         has_moved: whether examples of a pass that is drawn have.
-        has_texts: whether a forward pass has held passes of more than one text.
+        needs_tokens: whether its tokens tell in which pass it runs, as of two texts or of blocks in one forward pass.
     """
 
     number: int
@@ -114,7 +114,7 @@ class ObservedSite:
     are_alike: bool = False
     moved: tuple[int, ...] = ()
     has_moved: bool = False
-    has_texts: bool = False
+    needs_tokens: bool = False
 
     @property
     def pass_number(self) -> int:
@@ -221,8 +221,17 @@ class Sites:
         if q_length < k_length or q_length == 1 or (now := self._pass(place)).joined:
             return False
         name = place.root, place.name
-        site, first = (self._sites.get((*name, repeat)) for repeat in (now.repeats.get(name, 0), 0))
-        if site is None or first is None or first.has_texts or is_wanted(site.next_pass):
+        repeat = now.repeats.get(name, 0)
+        site, first = self._sites.get((*name, repeat)), self._sites.get((*name, 0))
+        if first is None or first.needs_tokens:
+            return False
+        if site is None:  # which attention it is can only be told in a pass that is read
+            is_passed_over = first.forward == place.forward and not first.is_followed
+            if is_passed_over and not is_wanted(first.pass_number):
+                now.repeats[name] = repeat + 1
+                return True
+            return False
+        if is_wanted(site.next_pass):
             return False
         now.repeats[name] = site.repeat + 1
         site.passes, site.forward = site.next_pass + 1, place.forward
@@ -259,7 +268,7 @@ class Sites:
                 repeats[name] = max(repeat, one.repeat + 1)
                 return one, step
         while 0 < repeat <= len(sites) and _begins_again(sites[repeat - 1], observed):
-            sites[0].has_texts, repeat = True, repeat - 1
+            sites[0].needs_tokens, repeat = True, repeat - 1
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         observed = _without_unfilled(observed, observed.call.shape[2])
@@ -446,8 +455,9 @@ class Sites:
         """Return the run as a step of the current pass; None: it is not known to be one."""
         place = observed.place
         _, _, q_length, k_length = observed.call.shape
-        if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
-            return None
+        is_next_block = _is_next_block(site, observed)
+        if not site.length or (site.forward == place.forward and q_length > 1 and not is_next_block):
+            return None  # two attentions, as ProphetNet's
         if site.kind not in OF_ONE_TEXT:
             step = self._cross_step(site, observed) or self._recurrent_step(site, observed)
             if step is not None:
@@ -471,6 +481,7 @@ class Sites:
             known = site.keys[list(site.moved)] if site.moved else site.keys
             site.keys = torch.cat([known, now[:, n_before:]], dim=1)
         site.kind, self._pass(place).joined, self._pass(place).moved = "masked", (q_length, site.length), site.moved
+        site.needs_tokens |= is_next_block
         site.k_length += q_length
         return self._go_on(site, observed)
 
@@ -524,6 +535,15 @@ class Sites:
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
+
+
+def _is_next_block(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether queries are known to be the next tokens of the current pass, and keys all tokens up to these."""
+    (query, key), (first, _) = observed.order.tokens.parts, site.last.tokens.parts
+    if query is None or key is None or first is None or not site.is_followed:
+        return False
+    are_next = query.of == first.of and query.step == first.step == 1 and query.start == first.start + site.length
+    return are_next and key.of == query.of and key.is_first and key.n == query.start + query.n
 
 
 def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:

@@ -708,6 +708,15 @@ def test_packed_documents_are_no_layers(attend, is_projected_first):
     assert recording.head_statistics.source.details["queries"] == sum(n for of in packed for n in of if n > 1)
 
 
+@pytest.mark.parametrize("packed", [([3, 5], [2, 2, 4]), ([8], [3, 5])])
+def test_documents_of_a_pass_that_is_not_drawn_are_not_drawn(packed):
+    model = PackedStack(by_hand, True)
+    with mhaviz.record(model) as recording, torch.no_grad():
+        for lengths in packed:
+            model(torch.randn(8, H * D), lengths)
+    assert [(m.layer, len(m.queries)) for m in recording.attention.maps] == [(i, n) for i in (0, 1) for n in packed[0]]
+
+
 def test_a_layer_that_runs_on_all_tokens_again_is_another_layer():
     layer = Packed(by_hand, True)
     with mhaviz.record(module := PackedStack(by_hand, True)) as recording, torch.no_grad():
@@ -1035,7 +1044,7 @@ def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
         np.testing.assert_allclose(m.weights, (q @ k.mT).softmax(-1)[0].detach(), atol=CLOSE)
 
 
-@pytest.mark.parametrize("ends", [(0, 3, 6, 9), (0, 5, 9)], ids=["threes", "five and four"])
+@pytest.mark.parametrize("ends", [(0, 3, 6, 9), (0, 4, 8, 9)], ids=["threes", "fours and one"])
 def test_chunks_of_queries_outside_of_modules_are_not_drawn_as_all(ends):
     layer, later = nn.Linear(16, 48), torch.ones(9, 9).triu(1).bool()
     with torch.no_grad(), mhaviz.record() as recording:
