@@ -552,12 +552,14 @@ def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
     It is known to read none of the tokens that the attention has read, or it may be a step of a decoder. Layers that
     share a module go on with the same tokens.
     """
-    if not (_is_called_anew(site, observed.place) and site.is_followed and site.kind == _kind(observed)):
+    if not (_is_called_anew(site, observed.place) and site.is_followed):
         return False
-    tokens = observed.order.tokens
-    if site.kind not in OF_ONE_TEXT and not observed.are_fixed[0] and _reads_keys_again(site, observed):
-        return share_queries(site.last.tokens.parts, tokens.parts) is not False
-    return site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
+    tokens, is_step = observed.order.tokens, False
+    is_of_another_text = site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
+    if not is_of_another_text and site.kind not in OF_ONE_TEXT and not observed.are_fixed[0]:
+        is_other_query = share_queries(site.last.tokens.parts, tokens.parts) is False
+        is_step = not is_other_query and _reads_keys_again(site, observed)
+    return (is_of_another_text or is_step) and site.kind == _kind(observed)
 
 
 def _is_called_anew(site: ObservedSite, place: Place) -> bool:
