@@ -84,7 +84,7 @@ def record(
         passes: forward passes to record, counted from 0 for each attention: a number, several, or a text such as
             "0,100,200-" or "0,last"; None: the first pass of each attention. All steps in which a decoder writes a
             text count as one pass, also those of a recurrent decoder, each of whose queries is seen to be made of what
-            the step before gave.
+            the step before gave. A second text of a forward pass, as of a siamese encoder, is another pass.
         examples: examples of a batch that are drawn: a number, several, or "all". Those of a search with up to 16 beams
             are its beams: each has the map of the text that it ends with.
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.

@@ -708,6 +708,28 @@ def test_packed_documents_are_no_layers(attend, is_projected_first):
     assert recording.head_statistics.source.details["queries"] == sum(n for of in packed for n in of if n > 1)
 
 
+class PackedModule(nn.Module):
+    """Calls a module of PyTorch for each document."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(H * D, H, batch_first=True)
+
+    def forward(self, x, lengths):
+        return x + torch.cat([self.attention(part, part, part, need_weights=False)[0] for part in x.split(lengths)])
+
+
+def test_documents_with_a_call_of_a_module_each_are_no_layers():
+    model, lengths = PackedStack(by_hand, True), [1, 2, 1, 4]
+    model.layers = nn.ModuleList(PackedModule() for _ in range(2))
+    with mhaviz.record(model) as recording, torch.no_grad():
+        model(torch.randn(8, H * D), lengths)
+    texts = [("0",), ("1", "2"), ("3",), ("4", "5", "6", "7")]
+    assert [(m.layer, m.queries, m.keys) for m in recording.attention.maps] == [
+        (layer, text, text) for layer in (0, 1) for text in texts
+    ]
+
+
 @pytest.mark.parametrize("packed", [([3, 5], [2, 2, 4]), ([8], [3, 5])])
 def test_documents_of_a_pass_that_is_not_drawn_are_not_drawn(packed):
     model = PackedStack(by_hand, True)
