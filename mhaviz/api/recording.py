@@ -31,7 +31,7 @@ from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, Sites
+from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, Parts, Sites, share_queries
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.result import Source
@@ -84,7 +84,7 @@ def record(
         passes: forward passes to record, counted from 0 for each attention: a number, several, or a text such as
             "0,100,200-" or "0,last"; None: the first pass of each attention. All steps in which a decoder writes a
             text count as one pass, also those of a recurrent decoder, each of whose queries is seen to be made of what
-            the step before gave.
+            the step before gave. A second text of a forward pass, as of a siamese encoder, is another pass.
         examples: examples of a batch that are drawn: a number, several, or "all". Those of a search with up to 16 beams
             are its beams: each has the map of the text that it ends with.
         pool, size: how maps of more than ``size`` tokens are pooled; see ``attend``.
@@ -163,7 +163,7 @@ class Recording(ContextDecorator):
         self._padded: Counter[int] = Counter()  # padding queries, likewise
         self._padded_tokens: deque[tuple[Part, torch.Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
         self._queries: Counter[int] = Counter()  # queries that count, likewise
-        self._hidden: tuple[int, list[tuple[ObservedSite, Part | None, torch.Tensor | None]]] = 0, []  # keys of a call
+        self._hidden: tuple[int, list[tuple[ObservedSite, Parts, torch.Tensor | None]]] = 0, []  # masks of a call
         self._steps: Counter[int] = Counter()  # queries of a decoder's steps, which do not count
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
@@ -282,7 +282,7 @@ class Recording(ContextDecorator):
         for number, own in self._heads.items():
             site = self._sites.all[number]
             if not site.left_out and (self._options.layers is None or layers[number] in self._options.layers):
-                heads.setdefault((site.joins or site).number, set()).update(own)
+                heads.setdefault(site.layer_of.number, set()).update(own)
         for number, there in heads.items():
             if lacking := [head for head in wanted if head not in there]:
                 has = f"{self._sites.all[number].full_name}: has {listed_numbers('head', sorted(there))}"
@@ -557,7 +557,8 @@ class Recording(ContextDecorator):
             elif self._study is not None and is_whole:
                 whole = seen_of(range(batch_size), observed)
                 # The kind may change while the program runs; the number does not.
-                whole = replace(whole, site=replace(named, layer=named.number), places=among)
+                number = site.layer_of.number
+                whole = replace(whole, site=replace(named, layer=number, number=number), places=among)
                 self._count(self._study, whole)
             elif is_step:
                 self._steps[site.number] += batch_size * q_length
@@ -627,10 +628,16 @@ class Recording(ContextDecorator):
             return False
         if observed.place.call != self._hidden[0]:
             self._hidden = observed.place.call, []
-        key, hidden = observed.order.tokens.parts[1], self._hidden[1]
-        hidden.append((site, key, None if padding is None else padding.keys))
+        parts, hidden = observed.order.tokens.parts, self._hidden[1]
+        hidden.append((site, parts, None if padding is None else padding.keys))
         del hidden[:-MOST_AT_A_LINE]
-        same = [one for one in hidden if key is not None and one[1] == key]
+        # A causal mask hides later keys from all queries of a block, and the next block sees them.
+        same = [
+            (other, of, keys)
+            for other, of, keys in hidden
+            if parts[1] is not None and of[1] == parts[1]
+            if other is site or not (other.layer_of is site.layer_of and share_queries(of, parts) is False)
+        ]
         known = [keys for _, _, keys in same if keys is not None]
         if not known or (len(known) == len(same) and all(torch.equal(keys, known[0]) for keys in known)):
             return False
@@ -799,7 +806,7 @@ class Recording(ContextDecorator):
         A stack holds the attentions of one kind, as encoders and decoders are counted. Attentions of other kinds are in
         the same stack if one reads the other's output on the same tokens, unless all their names have numbers.
         """
-        whole = [site for site in self._sites.all if site.joins is None]
+        whole = [site for site in self._sites.all if site.layer_of is site]
         stacks = {kind: [site for site in whole if site.kind == kind] for kind in dict.fromkeys(s.kind for s in whole)}
         unnumbered = {kind for kind, sites in stacks.items() if kind != "cross" and not _numbers_in(sites)}
         for kinds in dict.fromkeys(frozenset((site.kind, other.kind)) for site, other in self._sites.others_read()):
@@ -809,7 +816,7 @@ class Recording(ContextDecorator):
         layers: dict[int, int] = {}
         for sites in stacks.values():
             layers |= zip((site.number for site in sites), _numbers_in(sites) or range(len(sites)), strict=True)
-        return layers | {site.number: layers[site.joins.number] for site in self._sites.all if site.joins is not None}
+        return {site.number: layers[site.layer_of.number] for site in self._sites.all}
 
     def _no_such_layer(self, layers: dict[int, int], there: Iterable[int], other_reason: str) -> MhavizError:
         """Return the error for layers that were asked for, and that have not run or are not shown.
@@ -832,17 +839,17 @@ class Recording(ContextDecorator):
         return MhavizError(f"{parameter('layer')}: expected {shown}, got {text}; {next(iter(reasons), other_reason)}")
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
-        shown: Counter[int] = Counter()
+        shown: dict[int, set[int]] = {}
         for site in self._sites.all:
             if site.number in self._heads and not site.left_out:
-                shown[(site.joins or site).number] += len(self._heads[site.number])
+                shown.setdefault(site.layer_of.number, set()).update(self._heads[site.number])
         outside = [number for number in shown if not self._sites.all[number].is_module]
         if len(outside) > 1:
             why = "what runs outside of modules is counted by its calls, whether these are layers or parts of one"
             remarks = (*remarks, why)
         if any(_number_in(self._sites.all[number]) not in (None, layer) for number, layer in self._layers().items()):
             remarks = (*remarks, "layers are numbered as they ran, and not as in the names of modules")
-        n_heads = list(shown.values())
+        n_heads = list(map(len, shown.values()))
         several = f"{min(n_heads)} to {max(n_heads)}" if min(n_heads) < max(n_heads) else f"{n_heads[0]}"
         count, what = len(shown), "call" if len(outside) == len(shown) > 1 else "attention"
         parts = [

@@ -216,6 +216,11 @@ class Layout(NamedTuple):
 
 def with_cut(axis: Axis, origin: Origin, cut: Cut, beside: bool) -> Axis:
     """Return the axis after a cut of one of its factors; see ``Origin.cut``."""
+    if beside:  # of the heads that were cut before, such as every second of the last four
+        for before in reversed(origin.cuts):
+            if before.n != cut.size or not (before.step and cut.step):
+                break
+            cut = Cut(before.start + before.step * cut.start, before.step * cut.step, cut.n, before.size)
     return tuple((one.cut(cut, beside) if one == origin else one, n) for one, n in axis)
 
 

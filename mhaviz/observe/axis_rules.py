@@ -34,6 +34,7 @@ from mhaviz.observe.axes import (
     sum_of,
     uncut,
     unnamed,
+    unordered,
 )
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done, unseen
@@ -138,7 +139,9 @@ def index_layout(axes: "Layouts", done: Done) -> Layout:
             kept, left = kept + left[:n], left[n:]
         elif isinstance(item, list) and is_one_list and all(origin.maker is not None for origin, _ in left[0]):
             n_named -= 1
-            kept, left = [*kept, left[0]], left[1:]
+            heads, size = left[0], sizes[len(kept)]
+            is_whole = math.prod(n for _, n in heads) == size
+            kept, left = [*kept, heads if is_whole else unordered(fitted(heads, size))], left[1:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
             is_reordered = is_one_list and len(sizes) == len(source.shape)
             return unnamed(cut_layout(source, sizes), {len(kept)} if is_reordered else (), source)

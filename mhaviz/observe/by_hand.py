@@ -45,6 +45,7 @@ class ByHand:
         on_sums: called with sums of exponentials of scores, or their logarithms.
         on_error: called with exceptions that are raised here.
         on_step: called with each step.
+        on_view: called with a view that is made here, of weights or values.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class ByHand:
         on_sums: Callable[[Tensor], None],
         on_error: Callable[[Exception], None],
         on_step: TakeStep = no_steps,
+        on_view: Follow = lambda done: None,
     ) -> None:
         self._weights, self._on_sums, self._on_error, self._on_step = weights, on_sums, on_error, on_step
+        self._on_view = on_view
         self._marks, self._fixed, self._layouts = weights.marks, weights.fixed, weights.layouts
         self._on_unseen = weights.on_unseen
         self._numbers = count()
@@ -217,6 +220,7 @@ class ByHand:
         self._if_marked(self._view)(done)
         self._layouts.follow(done)
         self._fixed.follow(done)
+        self._on_view(done)
         squeezed: Tensor = done.result
         return squeezed
 

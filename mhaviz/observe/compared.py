@@ -110,6 +110,22 @@ class Compared:
         return False if is_made and is_known and sources.isdisjoint(others) else None
 
     @cached_property
+    def inputs(self) -> frozenset[Origin]:
+        """The inputs that queries and keys come from; empty: not known."""
+        sources = {source for axis in (self.query, self.key) for origin, _ in axis for source in origin.sources}
+        is_known = self.query and self.key and all(source.is_known for source in sources)
+        return frozenset(sources) if is_known else frozenset()
+
+    def is_apart_from(self, other: "Compared") -> bool:
+        """Return whether both are known to have no token in common: they come from other inputs, or from ids that were
+        looked up anew."""
+        if not (self.inputs and other.inputs):
+            return False
+        texts, others = ({text for reads in of.reads for text, _ in reads} for of in (self, other))
+        are_read = all((*self.reads, *other.reads))
+        return self.inputs.isdisjoint(other.inputs) or (are_read and texts.isdisjoint(others))
+
+    @cached_property
     def made(self) -> frozenset[Origin]:
         """Features, made by layers of the program, that queries and keys have all or some of."""
         made = (origin for origin in origins_of(*self.features) if origin.maker is not None)

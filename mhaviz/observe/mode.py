@@ -112,7 +112,7 @@ class Watch:
             self._refuse_unless_asked,
             step,
         )
-        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step, self._recurrence.follow)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
@@ -242,6 +242,7 @@ class Watch:
     def _take(self, result: Any, seen: Any) -> None:
         self._axes.take(result, seen)
         self._tracer.take(result, seen)
+        self._recurrence.take(result, seen)
 
     def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
         file, line = line_of_program()

@@ -80,8 +80,10 @@ class ObservedCall:
         Heads are numbered as they stand in the softmax, whatever order the program had put them in before. Heads that
         stand on several axes are numbered in the order of the features where that is known; see ``Order.steps``.
         """
-        first, n_heads = self.order.heads or (0, 0)
-        return frozenset(range(first, first + self.call.shape[1])) if n_heads > self.call.shape[1] else frozenset()
+        cut, n_heads = self.order.heads, self.call.shape[1]
+        if cut is None or not cut.step or cut.n != n_heads or cut.size == n_heads:
+            return frozenset()
+        return frozenset(range(cut.start, cut.start + cut.step * n_heads, cut.step))
 
     @property
     def has_patches(self) -> bool:

@@ -38,7 +38,8 @@ class Order:
             "row" for parts of features that may be heads, "" for tokens.
         windows: how many windows of each example the batch is known to hold; 1: none, or not known.
         tokens: the tokens that queries and keys are.
-        heads: the number of the first head, and how many the layer has; None: all are there, or not known.
+        heads: which of a layer's heads these are; a step of 0: in an unknown order, of some or all; None: all are
+            there, or not known.
         example: the axis of examples from which queries and keys are both cut, and the cut; None: none, or not known.
         scores: the number of the product of queries and keys, and which of its factors the keys are in; None: not
             known.
@@ -54,7 +55,7 @@ class Order:
     called: str = ""
     windows: int = 1
     tokens: Compared = Compared()  # noqa: RUF009
-    heads: tuple[int, int] | None = None
+    heads: Cut | None = None
     example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
     is_assumed: bool = False
@@ -69,6 +70,11 @@ class Order:
         in_place = len(heads) == 1 and all(is_head or size == 1 for size, is_head in heads[0])
         in_place = in_place and not any(is_head and size > 1 for size, is_head in batch)
         return in_place and not self.query and not self.steps
+
+    @property
+    def are_heads_unordered(self) -> bool:
+        """Whether the heads were chosen by indices, and may be any of the layer's."""
+        return self.heads is not None and not self.heads.step
 
     @property
     def n_sharing(self) -> int:
@@ -193,7 +199,10 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     factors = tuple(factor for axis in (*before, query) for factor in axis if factor[0] in heads)
     features = origins_of(*layout.scores.summed, all_of=True)
     is_split = origins_of(factors) <= features.union(*(origin.parents for origin in features))
-    return _numbered(replace(order, heads=_heads_of(layout.scores.summed, n_heads), is_split=is_split), factors)
+    numbers = _heads_of(layout.scores.summed, n_heads)
+    if numbers is None and any(not cut.step for origin, _ in factors for cut in origin.cuts):
+        numbers = Cut(0, 0, n_heads, n_heads)
+    return _numbered(replace(order, heads=numbers, is_split=is_split), factors)
 
 
 def _numbered(order: Order, heads: Axis) -> Order:
@@ -227,22 +236,29 @@ OWN_KEYS = (
 )
 
 
-def _heads_of(summed: Sequence[Axis], n_heads: int) -> tuple[int, int] | None:
-    """Return the number of the first of ``n_heads`` heads, and how many the layer has; None: not known.
+def _heads_of(summed: Sequence[Axis], n_heads: int) -> Cut | None:
+    """Return which of a layer's heads ``n_heads`` heads are; None: all, or not known.
 
-    ``summed``: the axes of the features of queries and of keys.
+    Heads that share a key are not told by it. A single head may be cut from the features: a block of these, or every
+    n-th of them.
+
+    Args:
+        summed: the axes of the features of queries and of keys.
+        n_heads: number of heads.
     """
     origins = [axis[0] for axis in summed if len(axis) == 1]
-    beside = {o.beside for o, _ in origins if o.beside is not None and o.beside.n == n_heads and o.beside.step == 1}
+    beside = {o.beside for o, _ in origins if o.beside is not None and o.beside.n == n_heads}
     if beside:
         most = max(cut.size for cut in beside)
-        several = [cut for cut in beside if cut.size == most]
-        return (several[0].start, most) if len(several) == 1 else None
+        of_layer = {cut for cut in beside if cut.size == most}
+        return of_layer.pop() if len(of_layer) == 1 else None
     cuts = {o.cuts[-1] if o.cuts and o.cuts[-1].n == n else None for o, n in origins}
     (cut,) = cuts if len(cuts) == 1 else (None,)
-    if cut is None or n_heads != 1 or cut.step != 1 or cut.start % cut.n or cut.size % cut.n:
+    if cut is None or n_heads != 1 or cut.size % cut.n:
         return None
-    return cut.start // cut.n, cut.size // cut.n
+    if cut.step == 1:
+        return None if cut.start % cut.n else Cut(cut.start // cut.n, 1, 1, cut.size // cut.n)
+    return Cut(cut.start, 1, 1, cut.step) if cut.step * cut.n == cut.size and cut.start < cut.step else None
 
 
 def _windows(before: Sequence[Axis], heads: set[Origin], query: Axis, key: Axis) -> int:

@@ -99,15 +99,25 @@ class Recurrence:
         if made.of:
             self._set(done, made)
 
+    def take(self, result: Any, seen: Any) -> None:
+        """Mark ``result``, which was computed unseen, as ``seen``, the same tensors computed again."""
+        for x, observed in zip(_each(result), _each(seen), strict=True):
+            if (made := self._marks.get(observed)) is not None:
+                self._marks.set(x, made)
+
     def _made(self, x: object) -> Made:
         return self._marks.get(x) or _NOTHING
 
     def _set(self, done: Done, made: Made) -> None:
         result = done.first if done.result is None or writes(done.func) else done.result
-        for x in result if isinstance(result, list | tuple) else (result,):
+        for x in _each(result):
             if issubclass(type(x), Tensor):
                 self._marks.set(x, made)
                 self._has_marks = True
+
+
+def _each(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, list | tuple) else (result,)
 
 
 def _union(several: Iterable[Made]) -> Made:

@@ -1,8 +1,11 @@
 """Tell the attentions of a program apart: which one has run, in which of its forward passes, and of which kind.
 
 An attention is known by the name of its module. One that runs again within a forward pass, as ALBERT's layers do,
-counts as another. A decoder that generates text calls its attentions again for each token, with the keys of all tokens
-so far: these steps are one pass. So are those of a recurrent decoder, which reads the same keys again.
+counts as another. It begins another pass if it is known to read another text, as a siamese encoder does, and is of the
+same layer if it is known to read other tokens of the same text, as in a loop over packed documents.
+
+A decoder that generates text calls its attentions again for each token, with the keys of all tokens so far: these steps
+are one pass. So are those of a recurrent decoder, which reads the same keys again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,6 +66,8 @@ class ObservedSite:
             softmaxes have the others; "": it is not.
         heads: the heads of its first run; empty: all, or not known.
         joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
+        part_of: the attention whose other queries these are, as in a loop over documents of one sequence, or over
+            blocks; None: no other is known.
         heads_of: the list of modules whose attentions are the heads of one; "": none.
         read: of its first run; see ``Place``.
         run: its last run.
@@ -73,6 +78,7 @@ class ObservedSite:
         moved: for each example of its last run, the example of the run before whose text it goes on from; empty: its
             own.
         has_moved: whether examples of a pass that is drawn have.
+        needs_tokens: whether its tokens tell in which pass it runs, as of two texts or of blocks in one forward pass.
     """
 
     number: int
@@ -100,6 +106,7 @@ class ObservedSite:
     left_out: str = ""
     heads: frozenset[int] = frozenset()
     joins: "ObservedSite | None" = None
+    part_of: "ObservedSite | None" = None
     heads_of: str = ""
     read: "tuple[ref[Tensor], int] | None" = None
     run: Run = field(default_factory=Run)
@@ -109,11 +116,23 @@ class ObservedSite:
     are_alike: bool = False
     moved: tuple[int, ...] = ()
     has_moved: bool = False
+    needs_tokens: bool = False
 
     @property
     def pass_number(self) -> int:
         """Number of the current pass, counted from 0."""
         return self.passes - 1
+
+    @property
+    def next_pass(self) -> int:
+        """Number of the pass that its next run begins. What is a part of an attention runs in the pass of that."""
+        return self.passes if self.part_of is None else self.part_of.passes - 1
+
+    @property
+    def layer_of(self) -> "ObservedSite":
+        """The attention with which it is counted as a layer; itself unless it has other heads or queries of another."""
+        whole = self.joins or self
+        return whole.part_of or whole
 
     @property
     def first_query(self) -> int:
@@ -204,11 +223,20 @@ class Sites:
         if q_length < k_length or q_length == 1 or (now := self._pass(place)).joined:
             return False
         name = place.root, place.name
-        site = self._sites.get((*name, now.repeats.get(name, 0)))
-        if site is None or is_wanted(site.passes):
+        repeat = now.repeats.get(name, 0)
+        site, first = self._sites.get((*name, repeat)), self._sites.get((*name, 0))
+        if first is None or first.needs_tokens:
+            return False
+        if site is None:  # which attention it is can only be told in a pass that is read
+            is_passed_over = first.forward == place.forward and not first.is_followed
+            if is_passed_over and not is_wanted(first.pass_number):
+                now.repeats[name] = repeat + 1
+                return True
+            return False
+        if is_wanted(site.next_pass):
             return False
         now.repeats[name] = site.repeat + 1
-        site.passes, site.forward = site.passes + 1, place.forward
+        site.passes, site.forward = site.next_pass + 1, place.forward
         site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
         return True
@@ -241,6 +269,8 @@ class Sites:
             if (step := self._step(one, observed)) is not None:
                 repeats[name] = max(repeat, one.repeat + 1)
                 return one, step
+        while 0 < repeat <= len(sites) and _begins_again(sites[repeat - 1], observed):
+            sites[0].needs_tokens, repeat = True, repeat - 1
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
         observed = _without_unfilled(observed, observed.call.shape[2])
@@ -254,14 +284,15 @@ class Sites:
                 self._miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(observed)
-            order = sum(other.kind == kind and other.joins is None for other in self._sites.values())
+            order = sum(other.kind == kind and other.layer_of is other for other in self._sites.values())
             site = ObservedSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
             self.all.append(site)
             self._join_heads(site, beside, observed)
             self._join_list(site, observed)
+            self._join_parts(site, sites, observed)
         was_drawn = self._is_drawn(site)
-        site.passes, site.forward = site.passes + 1, place.forward
+        site.passes, site.forward = site.next_pass + 1, place.forward
         self._note_other_keys(site, observed, was_drawn)
         _, _, site.length, site.k_length = observed.call.shape
         site.n_step = site.length
@@ -332,6 +363,25 @@ class Sites:
             if head:
                 one.joins, one.order = several[0], several[0].order
 
+    def _join_parts(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
+        """Note of which attention, in the same forward pass, these are other queries; ``before``: of the same module.
+
+        They are other tokens of the same sequence. Layers that share a module read the same tokens.
+        """
+        place, parts = observed.place, observed.order.tokens.parts
+        if not place.is_module or site.joins is not None:
+            return
+        running = [other for other in before if other.forward == place.forward and other.is_followed]
+        for whole in (other for other in running if other.layer_of is other):
+            of_heads = [
+                share_queries(other.last.tokens.parts, parts)
+                for other in running
+                if other.layer_of is whole and not (site.heads and other.heads and site.heads.isdisjoint(other.heads))
+            ]
+            if False in of_heads and True not in of_heads:
+                site.part_of, site.order = whole, whole.order
+                return
+
     def _is_some_examples(self, site: ObservedSite, place: Place) -> bool:
         """Return whether the run is of some of the examples only; if so, send a message."""
         example = site.last.example
@@ -349,10 +399,11 @@ class Sites:
     def _is_slice(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> bool:
         """Return whether these are slices of queries and keys, and the same call of a module has had others.
 
-        If so, send a message. Known heads and blocks are told apart, and so are several softmaxes of all heads of the
-        same tokens.
+        If so, send a message. Known heads and queries are told apart, and so are several softmaxes of all heads of the
+        same tokens; heads that were chosen by indices may be any.
         """
         made, (own, keys) = site.last.tokens.made, site.last.tokens.parts
+        is_any_head = observed.order.are_heads_unordered
         if site.heads or site.is_block or not made:
             return False
         is_one = observed.call.shape[1] == 1
@@ -360,13 +411,16 @@ class Sites:
             one
             for one in before
             if one.last.tokens.made == made and not one.heads and not one.is_block and not one.last.is_turned(site.last)
-            if own is None or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
+            if own is None
+            or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
+            or (is_any_head and one.last.are_heads_unordered)
+            if one.layer_of is not site.layer_of or share_queries(one.last.tokens.parts, (own, keys)) is not False
         ]
         if others:
             self.leave_out(
                 (*others, site),
                 "runs several times with the same features; it is not known whether these are parts of one attention, "
-                "such as some of its queries",
+                "such as some of its queries or heads",
             )
         return bool(others)
 
@@ -407,8 +461,9 @@ class Sites:
         """Return the run as a step of the current pass; None: it is not known to be one."""
         place = observed.place
         _, _, q_length, k_length = observed.call.shape
-        if not site.length or (site.forward == place.forward and q_length > 1):  # two attentions, as ProphetNet's
-            return None
+        is_next_block = _is_next_block(site, observed)
+        if not site.length or (site.forward == place.forward and q_length > 1 and not is_next_block):
+            return None  # two attentions, as ProphetNet's
         if site.kind not in OF_ONE_TEXT:
             step = self._cross_step(site, observed) or self._recurrent_step(site, observed)
             if step is not None:
@@ -432,6 +487,7 @@ class Sites:
             known = site.keys[list(site.moved)] if site.moved else site.keys
             site.keys = torch.cat([known, now[:, n_before:]], dim=1)
         site.kind, self._pass(place).joined, self._pass(place).moved = "masked", (q_length, site.length), site.moved
+        site.needs_tokens |= is_next_block
         site.k_length += q_length
         return self._go_on(site, observed)
 
@@ -458,23 +514,22 @@ class Sites:
 
     def _recurrent_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
         """Return the run as a step of a recurrent decoder, which reads the keys of the pass again; None: it is none."""
-        batch_size, _, q_length, k_length = observed.call.shape
-        has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
-        if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
+        if not _reads_keys_again(site, observed):
             return None
-        if not _are_equal(site.keys, _known_by(observed, k_length)) or not _is_same_mask(site.seen, _visible(observed)):
-            return None
-        why = ""
+        batch_size, why = observed.call.shape[0], ""
         if not observed.run.goes_on_from(site.run):
             why = "no query is known to be made of what the run before gave"
         elif batch_size > 1 and observed.run.has_moved_since(site.run):
             why = "the examples of its batch may have changed their places, as the beams of a search do"
         if why:
             is_same = site.alone is not None and torch.equal(site.alone, _query_of(observed))  # the same text again
-            if not is_same and not observed.are_fixed[0] and self._is_drawn(site):
+            is_other = share_queries(site.last.tokens.parts, observed.order.tokens.parts) is False
+            if not (is_same or is_other or observed.are_fixed[0]) and self._is_drawn(site):
+                is_in_pass = site.forward == observed.place.forward and not _is_called_anew(site, observed.place)
+                then = "it counts as another attention" if is_in_pass else "a new pass begins"
                 self._miss(
                     f"{site.name}: runs again with one query and the same keys, and it is not known whether these are "
-                    f"steps of one text: {why}; a new pass begins"
+                    f"steps of one text: {why}; {then}"
                 )
             return None
         site.run, observed.run.is_followed, site.moved = observed.run, True, ()
@@ -486,6 +541,61 @@ class Sites:
         site.forward, site.n_step = observed.place.forward, observed.call.shape[2]
         site.length += site.n_step
         return observed
+
+
+def _is_next_block(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether queries are known to be the next tokens of the current pass, and keys all tokens up to these."""
+    (query, key), (first, _) = observed.order.tokens.parts, site.last.tokens.parts
+    if query is None or key is None or first is None or not site.is_followed:
+        return False
+    is_run = not (query.at or first.at) and query.step == first.step == 1
+    are_next = query.of == first.of and is_run and query.start == first.start + site.length
+    return are_next and key.of == query.of and key.is_first and key.n == query.start + query.n
+
+
+def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether a call begins another pass of an attention that has run in the same forward pass.
+
+    It is known to read none of the tokens that the attention has read, or it may be a step of a decoder. Layers that
+    share a module go on with the same tokens.
+    """
+    if not (_is_called_anew(site, observed.place) and site.is_followed):
+        return False
+    tokens, is_step = observed.order.tokens, False
+    is_of_another_text = site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
+    if not is_of_another_text and site.kind not in OF_ONE_TEXT and not observed.are_fixed[0]:
+        is_other_query = share_queries(site.last.tokens.parts, tokens.parts) is False
+        is_step = not is_other_query and _reads_keys_again(site, observed)
+    return (is_of_another_text or is_step) and site.kind == _kind(observed)
+
+
+def _is_called_anew(site: ObservedSite, place: Place) -> bool:
+    """Return whether the module of an attention has been called again within a forward pass."""
+    return place.is_module and site.forward == place.forward and site.call != place.call
+
+
+def _reads_keys_again(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether a single query reads the same keys as those of the current pass, which began with one as well."""
+    _, _, q_length, k_length = observed.call.shape
+    has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
+    if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
+        return False
+    are_same = _are_equal(site.keys, _known_by(observed, k_length))
+    return are_same and _is_same_mask(site.seen, _visible(observed))
+
+
+Parts = tuple[Part | None, Part | None]
+"""The tokens that queries and keys are; None: not known."""
+
+
+def share_queries(parts: Parts, others: Parts) -> bool | None:
+    """Return whether two softmaxes over tokens of one sequence have a query in common; None: not known."""
+    (query, key), (other, other_key) = parts, others
+    if query is None or key is None or other is None or other_key is None:
+        return None
+    if query.of != other.of or key.of != other_key.of or not (query.step and other.step):
+        return None
+    return not {*query.places}.isdisjoint(other.places)
 
 
 _SAME_KEY = 0.3

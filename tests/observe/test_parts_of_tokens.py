@@ -422,13 +422,81 @@ def of_scores(q, k, v):
     return [S[:, h].softmax(-1) @ v[:, h] for h in range(H)]
 
 
-@pytest.mark.parametrize("attend", [in_order, in_reverse, by_slices, unbound, of_features, of_scores])
+def every_second(attend):
+    return lambda *three: [attend(*(x[:, start::2] for x in three)) for start in (1, 0)]
+
+
+def of_a_slice(q, k, v):
+    return [by_hand(*(x[:, :1] for x in (q, k, v))), *every_second(by_hand)(*(x[:, 1:] for x in (q, k, v)))]
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [in_order, in_reverse, by_slices, unbound, of_features, of_scores, every_second(by_hand), of_a_slice],
+)
 def test_heads_with_a_softmax_each_are_one_attention(attend):
     recording, A = recorded(attend)
     (m,) = recording.attention.maps
     assert (m.module, m.layer, m.heads) == ("Layer", 0, (0, 1, 2))
     np.testing.assert_allclose(m.weights, A, atol=CLOSE)
     assert "1 attention of 3 heads" in recording.attention.source.footnote
+
+
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_every_second_head_has_the_number_of_its_softmax(attend):
+    recording, A = recorded(lambda *three: attend(*(x[:, ::2] for x in three)))
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 2)
+    if attend is by_hand:
+        np.testing.assert_allclose(m.weights, A[::2], atol=CLOSE)
+
+
+def test_groups_of_heads_that_share_their_keys_are_one_attention():
+    def attend(q, k, v):
+        return [F.scaled_dot_product_attention(q[:, i::2], k[:, i : i + 1], v[:, i : i + 1]) for i in (0, 1)]
+
+    torch.manual_seed(0)
+    layer, x = Layer(attend), torch.randn(B, T, H * D)
+    with mhaviz.record(layer) as recording, torch.no_grad():
+        layer(x)
+        q, k, _ = layer.projected(x)
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 1, 2)
+    A = (q @ k[:, [0, 1, 0]].mT * D**-0.5).softmax(-1)
+    np.testing.assert_allclose(m.weights, A[0], atol=CLOSE)
+
+
+def test_heads_whose_features_stand_apart_are_one_attention():
+    def parts(x):
+        return [x.transpose(1, 2).flatten(2)[..., start::H] for start in range(H)]
+
+    expected = []
+
+    def attend(q, k, v):
+        expected.extend((q @ k.mT).softmax(-1)[0].detach() for q, k in zip(parts(q), parts(k), strict=True))
+        return [by_hand(*three) for three in zip(*map(parts, (q, k, v)), strict=True)]
+
+    (m,) = recorded(attend)[0].attention.maps
+    assert m.heads == (0, 1, 2)
+    np.testing.assert_allclose(m.weights, torch.stack(expected), atol=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x, heads: x[:, heads],
+        lambda x, heads: x[:, torch.tensor(heads)],
+        lambda x, heads: x.index_select(1, torch.tensor(heads)),
+        lambda x, heads: x[:, [head in heads for head in range(H)]],
+    ],
+)
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_heads_that_are_chosen_by_indices_are_no_layers(choose, attend):
+    recording, _ = recorded(
+        lambda *three: [attend(*(choose(x, heads) for x in three)) for heads in ([0, 2], [0, 1], [1, 2])]
+    )
+    assert recording.is_empty
+    assert "whether these are parts of one attention, such as some of its queries or heads" in recording.notices[0]
 
 
 def test_heads_in_another_order_are_numbered_as_in_the_softmax():
@@ -565,16 +633,140 @@ def causal_chunks(q, k, v, n=3):
 
 
 def test_slices_of_queries_are_no_layers():
-    layer = Layer(causal_chunks)
-    with mhaviz.record(layer, passes="0-") as recording:
-        for _ in range(2):
-            layer(torch.randn(B, T, H * D))
-    assert any(
-        "it is not known whether these are parts of one attention, such as some of its queries; not shown" in n
-        for n in recording.notices
-    )
-    with pytest.raises(mhaviz.MhavizError, match="none that was asked for"):
-        _ = recording.attention
+    """The causal mask of a slice hides later keys from all of its queries, and is no padding."""
+    torch.manual_seed(0)
+    layer, later = Layer(causal_chunks), torch.ones(T, T, dtype=torch.bool).triu(1)
+    texts = torch.randn(2, B, T, H * D)
+    with mhaviz.record(layer, passes="0-") as recording, torch.no_grad():
+        for x in texts:
+            layer(x)
+    for pass_number, x in enumerate(texts):
+        q, k, _ = layer.projected(x)
+        A = (q @ k.mT * D**-0.5).masked_fill(later, -torch.inf).softmax(-1)[0].detach()
+        slices = [m for m in recording.attention.maps if m.pass_number == pass_number]
+        assert [m.layer for m in slices] == [0] * 3
+        for m, start in zip(slices, (0, 3, 6), strict=True):
+            queries, n_keys = range(start, min(start + 3, T)), m.weights.shape[2]
+            np.testing.assert_allclose(m.weights, A[:, queries, :n_keys], atol=CLOSE)
+            assert (m.queries, m.keys) == (tuple(map(str, queries)), tuple(map(str, range(n_keys))))
+    assert "1 attention of 3 heads" in recording.attention.source.footnote
+
+
+class Packed(nn.Module):
+    """Documents in one sequence without padding, each with a softmax of its own, as Qwen2-VL reads images."""
+
+    def __init__(self, attend, is_projected_first):
+        super().__init__()
+        self.linear, self.attend, self.is_first = nn.Linear(H * D, 3 * H * D), attend, is_projected_first
+
+    def projected(self, x):
+        return [y.view(1, -1, H, D).transpose(1, 2) for y in self.linear(x).chunk(3, -1)]
+
+    def forward(self, x, lengths):
+        if self.is_first:
+            parts = zip(*(y.split(lengths, 2) for y in self.projected(x)), strict=True)
+        else:
+            parts = map(self.projected, x.split(lengths))
+        return x + torch.cat([self.attend(*three)[0] for three in parts], 2)[0].transpose(0, 1).flatten(1)
+
+
+class PackedStack(nn.Module):
+    def __init__(self, attend, is_projected_first):
+        super().__init__()
+        self.layers = nn.ModuleList(Packed(attend, is_projected_first) for _ in range(2))
+
+    def forward(self, x, lengths):
+        for layer in self.layers:
+            x = layer(x, lengths)
+        return x
+
+
+@pytest.mark.parametrize("is_projected_first", [True, False])
+@pytest.mark.parametrize("attend", [by_hand, by_sdpa])
+def test_packed_documents_are_no_layers(attend, is_projected_first):
+    """Passes may have any number of documents, and all of a pass have its number."""
+    torch.manual_seed(0)
+    model, packed = PackedStack(attend, is_projected_first), ([3, 5], [2, 2, 4], [6], [4, 2, 2])
+    texts = [torch.randn(sum(lengths), H * D) for lengths in packed]
+    with mhaviz.record(model, passes="0-", statistics=True) as recording, torch.no_grad():
+        for x, lengths in zip(texts, packed, strict=True):
+            model(x, lengths)
+    scale = D**-0.5 if attend is by_sdpa else 1
+    for pass_number, (x, lengths) in enumerate(zip(texts, packed, strict=True)):
+        maps = [m for m in recording.attention.maps if m.pass_number == pass_number]
+        for number, (layer, x_of_layer) in enumerate(zip(model.layers, (x, model.layers[0](x, lengths)), strict=True)):
+            documents = [m for m in maps if m.layer == number]
+            assert [m.module for m in documents] == [
+                f"layers.{number}{f' #{i + 1}' * (i > 0)}" for i in range(len(lengths))
+            ]
+            starts = [0, *itertools.accumulate(lengths)]
+            for m, (start, end) in zip(documents, itertools.pairwise(starts), strict=True):
+                q, k, _ = layer.projected(x_of_layer[start:end])
+                np.testing.assert_allclose(m.weights, (q @ k.mT * scale).softmax(-1)[0].detach(), atol=CLOSE)
+                assert [name.removeprefix("row ") for name in m.queries] == list(map(str, range(start, end)))
+    assert "2 attentions of 3 heads" in recording.attention.source.footnote
+    (statistics,) = recording.head_statistics.kinds
+    assert statistics.layers == (0, 1)
+    assert recording.head_statistics.source.details["queries"] == sum(n for of in packed for n in of if n > 1)
+
+
+class PackedModule(nn.Module):
+    """Calls a module of PyTorch for each document."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(H * D, H, batch_first=True)
+
+    def forward(self, x, lengths):
+        return x + torch.cat([self.attention(part, part, part, need_weights=False)[0] for part in x.split(lengths)])
+
+
+def test_documents_with_a_call_of_a_module_each_are_no_layers():
+    model, lengths = PackedStack(by_hand, True), [1, 2, 1, 4]
+    model.layers = nn.ModuleList(PackedModule() for _ in range(2))
+    with mhaviz.record(model) as recording, torch.no_grad():
+        model(torch.randn(8, H * D), lengths)
+    texts = [("0",), ("1", "2"), ("3",), ("4", "5", "6", "7")]
+    assert [(m.layer, m.queries, m.keys) for m in recording.attention.maps] == [
+        (layer, text, text) for layer in (0, 1) for text in texts
+    ]
+
+
+@pytest.mark.parametrize("packed", [([3, 5], [2, 2, 4]), ([8], [3, 5])])
+def test_documents_of_a_pass_that_is_not_drawn_are_not_drawn(packed):
+    model = PackedStack(by_hand, True)
+    with mhaviz.record(model) as recording, torch.no_grad():
+        for lengths in packed:
+            model(torch.randn(8, H * D), lengths)
+    assert [(m.layer, len(m.queries)) for m in recording.attention.maps] == [(i, n) for i in (0, 1) for n in packed[0]]
+
+
+def test_a_layer_that_runs_on_all_tokens_again_is_another_layer():
+    layer = Packed(by_hand, True)
+    with mhaviz.record(module := PackedStack(by_hand, True)) as recording, torch.no_grad():
+        module.layers = nn.ModuleList([layer, layer])
+        module(torch.randn(8, H * D), [3, 5])
+    assert [(m.module, m.layer) for m in recording.attention.maps] == [
+        ("layers.0", 0),
+        ("layers.0 #2", 0),
+        ("layers.0 #3", 1),
+        ("layers.0 #4", 1),
+    ]
+
+
+@pytest.mark.parametrize("is_head_outside", [True, False])
+def test_documents_with_a_softmax_for_each_head_are_one_layer(is_head_outside):
+    cuts = [slice(0, 3), slice(3, T)]
+
+    def attend(q, k, v):
+        places = itertools.product(range(H), cuts) if is_head_outside else itertools.product(cuts, range(H))
+        for place in places:
+            head, cut = place if is_head_outside else place[::-1]
+            by_hand(*(x[:, head, cut] for x in (q, k, v)))
+
+    recording, _ = recorded(attend)
+    assert {m.layer for m in recording.attention.maps} == {0}
+    assert "1 attention of 3 heads" in recording.attention.source.footnote
 
 
 def test_several_softmaxes_of_the_same_queries_and_keys_are_attentions_each():
@@ -876,7 +1068,7 @@ def test_a_module_that_runs_for_some_examples_at_a_time_is_shown():
         np.testing.assert_allclose(m.weights, (q @ k.mT).softmax(-1)[0].detach(), atol=CLOSE)
 
 
-@pytest.mark.parametrize("ends", [(0, 3, 6, 9), (0, 5, 9)], ids=["threes", "five and four"])
+@pytest.mark.parametrize("ends", [(0, 3, 6, 9), (0, 4, 8, 9)], ids=["threes", "fours and one"])
 def test_chunks_of_queries_outside_of_modules_are_not_drawn_as_all(ends):
     layer, later = nn.Linear(16, 48), torch.ones(9, 9).triu(1).bool()
     with torch.no_grad(), mhaviz.record() as recording:

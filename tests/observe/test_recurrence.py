@@ -117,6 +117,44 @@ def test_all_steps_of_a_text_are_one_map(attend, cell, is_taught):
     assert not any("not known" in line for line in recording.notices)
 
 
+class Bahdanau(nn.Module):
+    """Bahdanau et al. 2015: the state before a step is its query, that of the encoder in the first step."""
+
+    def __init__(self, cell, is_fast):
+        super().__init__()
+        self.embed, self.encoder = nn.Embedding(20, D), nn.GRU(D, D, batch_first=True)
+        self.attention, self.cell = nn.MultiheadAttention(D, 2, batch_first=is_fast), cell(2 * D, D)
+        self.is_fast, self.weights = is_fast, []
+
+    def step(self, words, state, keys):
+        query = (state[0] if isinstance(state, tuple) else state)[:, None]
+        query, keys = (x if self.is_fast else x.transpose(0, 1) for x in (query, keys))
+        context, A = self.attention(query, keys, keys, average_attn_weights=False)
+        self.weights.append(A)
+        context = context[:, 0] if self.is_fast else context[0]
+        return self.cell(torch.cat([self.embed(words), context], -1), state)
+
+    def forward(self, source):
+        keys, hidden = self.encoder(self.embed(source))
+        state = (hidden[0], hidden[0]) if isinstance(self.cell, nn.LSTMCell) else hidden[0]
+        for _ in range(STEPS):
+            state = self.step(source[:, 0], state, keys)
+        return state
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("is_fast", [True, False], ids=["fast path", "no fast path"])
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.LSTMCell, nn.RNNCell])
+def test_the_state_of_the_encoder_is_the_query_of_the_first_step(cell, is_fast):
+    torch.manual_seed(0)
+    model = Bahdanau(cell, is_fast).eval()
+    with record(model, passes="0-") as recording:
+        model(sources(2))
+    (m,) = recording.attention.maps
+    np.testing.assert_allclose(m.weights, torch.cat(model.weights, 2)[0], atol=CLOSE)
+    assert not any(UNKNOWN in line for line in recording.notices)
+
+
 class Additive(nn.Module):
     """Bahdanau et al. 2015, where scores are no products of queries and keys."""
 
@@ -129,8 +167,16 @@ class Additive(nn.Module):
         return A.bmm(k), A
 
 
+class ByElements(Additive):
+    """The output as Xu et al. 2015, Show, Attend and Tell, arXiv 1502.03044, is mostly written."""
+
+    def forward(self, q, k, mask=None):
+        A = self.score(torch.tanh(self.of_query(q) + self.of_key(k))).softmax(1)
+        return (A * k).sum(1, keepdim=True), A.mT
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("attend", [Additive, Summed])
+@pytest.mark.parametrize("attend", [Additive, Summed, ByElements])
 def test_weights_that_are_asked_for_by_name_join_as_well(attend):
     model = decoder(attend())
     with record(model, module="attend") as recording:
@@ -389,3 +435,35 @@ def test_a_map_that_grows_by_queries_alone_keeps_its_kind(random_map):
         growing.add(np.full((1, 1, 2 + grows), 0.5, np.float32), grows)
         keys = Tokens(tuple("xyz"[: 2 + grows]))
         assert growing.result(Tokens(("a", "b")), keys).kind == kind
+
+
+class InOneForward(nn.Module):
+    """Reads one memory with several queries, which none is seen to be made of another."""
+
+    def __init__(self, attend, cut):
+        super().__init__()
+        self.attend, self.cut, self.queries, self.keys = attend, cut, nn.Linear(D, D), nn.Linear(D, D)
+
+    def forward(self, x, y):
+        keys = self.keys(y)
+        return [self.attend(query, keys)[0] for query in self.cut(self.queries(x))]
+
+
+@torch.no_grad()
+def test_queries_of_one_forward_pass_that_may_be_steps_are_no_layers_of_a_module():
+    model = InOneForward(Dot(), lambda q: [torch.from_numpy(row)[:, None] for row in q.transpose(0, 1).numpy()])
+    with record(model, passes="0-") as recording:
+        model(torch.randn(1, 3, D), torch.randn(1, LENGTH, D))
+    assert [m.module for m in recording.attention] == ["attend"] * 3
+    assert [m.pass_number for m in recording.attention] == [0, 1, 2]
+    assert any(UNKNOWN in line and line.endswith("a new pass begins") for line in recording.notices)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attend", [Dot(), Fused(), Layer()])
+def test_a_loop_over_queries_is_one_layer(attend):
+    model, x, y = InOneForward(attend, lambda q: q.split(1, 1)), torch.randn(1, 3, D), torch.randn(1, LENGTH, D)
+    with record(model) as recording:
+        model(x, y)
+    assert [(m.layer, m.queries) for m in recording.attention] == [(0, (str(i),)) for i in range(3)]
+    assert not any(UNKNOWN in line for line in recording.notices)

@@ -197,9 +197,40 @@ def test_queries_in_blocks_that_were_gathered_are_named_after_their_tokens():
 
 def test_queries_that_are_lined_up_with_the_last_keys_are_named_as_these():
     with record(tokens=list("abcdef")) as recording:
-        InBlocks((0, 2, 4), 2, is_causal=True)(torch.randn(1, 6, 8))
-    assert [list(m.queries) for m in recording.attention.maps] == [["a", "b"], ["c", "d"], ["e", "f"]]
+        InBlocks((4, 2, 0), 2, is_causal=True)(torch.randn(1, 6, 8))
+    assert ["".join(m.queries) for m in recording.attention.maps] == ["ef", "cd", "ab"]
+    assert {m.layer for m in recording.attention.maps} == {0}
     assert not recording.notices
+
+
+def _causal_weights(x: Tensor) -> Tensor:
+    q = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    return (q @ q.mT / 2).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf).softmax(dim=-1)[0]
+
+
+@pytest.mark.parametrize(("starts", "size"), [((0, 2, 4), 2), ((0, 3), 3)])
+@pytest.mark.parametrize("passes", ["0-", "1", "last", None])
+def test_blocks_of_queries_with_growing_keys_are_one_map(starts, size, passes):
+    texts, names = torch.randn(3, 1, 6, 8), list("abcdef")
+    model = InBlocks(starts, size, is_causal=True)
+    with record(tokens=names, **({} if passes is None else {"passes": passes})) as recording:
+        for x in texts:
+            model(x)
+    drawn = {"0-": [0, 1, 2], "1": [1], "last": [2], None: [0]}[passes]
+    assert recording.modules == ("InBlocks",)
+    for m, number in zip(recording.attention.maps, drawn, strict=True):
+        np.testing.assert_allclose(m.weights, _causal_weights(texts[number]), atol=CLOSE)
+        assert (m.kind, list(m.queries), list(m.keys)) == ("masked", names, names)
+
+
+def test_blocks_of_two_layers_of_one_module_are_joined_with_their_own():
+    block, x = InBlocks((0, 2, 4), 2, is_causal=True), torch.randn(1, 6, 8)
+    with record(layers := torch.nn.Sequential(block, block)) as recording:
+        block.forward, inner = (lambda x: inner(x).transpose(1, 2).flatten(2)), block.forward
+        layers(x)
+    assert [(m.module, m.layer) for m in recording.attention.maps] == [("0", 0), ("0 #2", 1)]
+    for m, text in zip(recording.attention.maps, (x, block.forward(x)), strict=True):
+        np.testing.assert_allclose(m.weights, _causal_weights(text), atol=CLOSE)
 
 
 class Grouped(nn.Module):

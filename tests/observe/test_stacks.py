@@ -77,7 +77,7 @@ def shared(p, x, y):
 
 
 def siamese(p, x, y):
-    return through(x, *p.layers) * through(y, *p.layers)
+    return through(x, *p.layers).mean(1) * through(y, *p.layers).mean(1)
 
 
 def two_towers(p, x, y):
@@ -130,7 +130,6 @@ def test_a_rollout_goes_through_modules_of_any_names():
 @pytest.mark.parametrize(
     "program",
     [
-        Program(siamese, layers=2),
         Program(two_towers, a=1, b=1),
         Program(two_towers, a=2, b=2),
         Program(lambda p, x, y: p.first(x) + p.second(x), first=0, second=0),
@@ -148,10 +147,80 @@ def test_calls_of_one_module_are_called_so():
     (block,) = attention_page(recording.attention).blocks
     assert [one.title for one in block.panels] == ["call 1 · L0 H0", "call 2 · L1 H0", "call 3 · L2 H0"]
     assert len(recording.rollout) == 3  # each call reads what the one before it has made
-    assert titles(recorded(Program(siamese, layers=2))) == [
-        ("self-attention, layers 0 to 1", "layers.*"),
-        ("self-attention, call 2", "layers.* #2"),
+
+
+def in_turns(p, x, y):
+    for _ in range(2):
+        x, y = x + p.layers[0](x), y + p.layers[0](y)
+    return x.mean(1) * y.mean(1)
+
+
+def siamese_with_shared_layers(p, x, y):
+    return through(x, *[p.layers[0]] * 2).mean(1) * through(y, *[p.layers[0]] * 2).mean(1)
+
+
+@pytest.mark.parametrize(
+    ("run", "names"),
+    [
+        (siamese, ("layers.0", "layers.1")),
+        (in_turns, ("layers.0", "layers.0 #2")),
+        (siamese_with_shared_layers, ("layers.0", "layers.0 #2")),
+    ],
+)
+@pytest.mark.parametrize("others", [OTHERS, torch.tensor([[9, 8, 7, 6, 5, 2]]), IDS])
+def test_a_second_text_of_a_forward_pass_is_another_pass(run, names, others):
+    """A siamese encoder reads two texts; SimCSE (Gao et al. 2021, arXiv 2104.08821) reads one twice."""
+    program, weights = Program(run, layers=2), []
+    for layer in program.layers:
+        layer.register_forward_hook(lambda module, args, output: weights.append(module.A))
+    with mhaviz.record(program, passes="0-") as recording, torch.no_grad():
+        for pair in ((IDS, others), (others, IDS)):
+            program(*pair)
+    found = recording.attention.maps
+    assert [(m.pass_number, m.module, m.layer) for m in found] == [
+        (number, name, layer) for number in range(4) for layer, name in enumerate(names)
     ]
+    if run is in_turns:
+        weights = [weights[2 * (2 * (i // 4) + i % 2) + i // 2 % 2] for i in range(8)]
+    for m, A in zip(found, weights, strict=True):
+        np.testing.assert_allclose(m.weights, A, atol=CLOSE)
+    assert [m.rows.tokens.ids for m in found[::2]] == [tuple(x[0].tolist()) for x in (IDS, others, others, IDS)]
+
+
+def test_passes_of_several_texts_are_counted_where_only_some_are_drawn():
+    program = Program(siamese, layers=2)
+    for passes, drawn in ((None, [None]), ("3", [3]), ("last", [5])):
+        with mhaviz.record(program, **({} if passes is None else {"passes": passes})) as recording, torch.no_grad():
+            for _ in range(3):
+                program(IDS, OTHERS)
+        assert [(m.module, m.pass_number) for m in recording.attention] == [
+            (f"layers.{layer}", number) for number in drawn for layer in range(2)
+        ]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda p, x, y: through(x, *[p.layer] * 2) + p.layer(y + x),
+        lambda p, x, y: p.layer(y + p.layer(x).mean(1, keepdim=True)),
+        lambda p, x, y: p.layer(p.layer(x).flip(1)) + p.layer(p.layer(x).flip(1) + y),
+        lambda p, x, y: p.layer(x, y) + p.layer(y, x),
+    ],
+)
+def test_a_call_that_reads_tokens_of_a_call_before_is_no_other_pass(run):
+    recording = recorded(Program(run, layer=0), passes="0-")
+    names = [m.module for m in recording.attention]
+    assert names == ["layer", *(f"layer #{i + 1}" for i in range(1, len(names)))]
+
+
+def test_a_rollout_goes_through_the_layers_of_each_text():
+    program = Program(siamese, layers=2)
+    *_, last = recorded(program).rollout
+    program(IDS, IDS)
+    R = torch.eye(4)
+    for layer in program.layers:
+        R = (layer.A[0] + torch.eye(4)) / 2 @ R
+    np.testing.assert_allclose(last.weights[0], R, atol=CLOSE)
 
 
 def test_towers_have_their_own_examples_and_tokens():
@@ -235,8 +304,8 @@ def documents(x):
 
 
 def chunks(x):
-    """Of queries, each of which reads all keys up to its own end."""
-    for end in (2, 4, 6):
+    """Of queries from the last on, each of which reads all keys up to its own end."""
+    for end in (6, 4, 2):
         mask = torch.ones(6, 6, dtype=torch.bool).tril()[end - 2 : end, :end]
         F.scaled_dot_product_attention(x[:, None, end - 2 : end], x[:, None, :end], x[:, None, :end], mask)
 
