@@ -214,10 +214,10 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     source = _shared_layout(source, parts, layouts, -1)
     new, old = lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
-    makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
+    makers = list(dict.fromkeys(end[0][0].maker for end in ends if len(end) == 1 and end[0][0].maker is not None))
     found = _cut_from(parts, layouts, range(len(old))[::-1])
     if len(makers) == len(parts) > 1:
-        whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
+        whole = Origin(len(parts) * source.shape[-1], maker=makers[0])
         found = -1, ((whole.replace(step=0), len(parts)),), ((whole, source.shape[-1]),)
     if found is not None and dim < len(old):
         place, new, each = found
@@ -374,9 +374,9 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
     source = axes.of(x)
     if _mixes_heads(source, done.result):
         return source
-    if axes.are_made(weight):
+    if axes.are_made(weight) and not axes.are_fixed(weight):  # W + B A of LoRA is a layer's, though A looks like one
         return _multiply(axes, done)
-    made = features_made(done.result.shape[-1], weight, source.axes[-1:])
+    made = features_made(done.result.shape[-1], axes.maker(weight), source.axes[-1:])
     return Layout(done.result.shape, (*source.axes[:-1], made))
 
 
@@ -385,7 +385,7 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
     source, place = axes.of(x), x.ndim - weight.ndim + 1
     if _mixes_heads(source, done.result):
         return source
-    made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
+    made = features_made(done.result.shape[place], axes.maker(weight), source.axes[place : place + 1])
     kept = tuple(map(fitted, source.axes, done.result.shape))
     stride = done.argument(3, 1)
     kernel = tuple(weight.shape[2:])
@@ -419,7 +419,7 @@ def _embed(axes: "Layouts", done: Done) -> Layout:
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True, is_fixed=is_fixed), n),)
-    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], weight, ())))
+    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], axes.maker(weight), ())))
 
 
 def _as_complex(axes: "Layouts", done: Done) -> Layout:
@@ -476,7 +476,7 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         columns = math.prod(n for letter, n in zip(product.result, shape, strict=True) if letter in alone[matrix])
         read = summed[1 - matrix]
         is_mixture = before is not None and len(read) == 1 and read[0] == fitted(read[0], columns)
-        made = read[0] if is_mixture else features_made(columns, product.factors[matrix], read)
+        made = read[0] if is_mixture else features_made(columns, axes.maker(product.factors[matrix]), read)
         if len(alone[matrix]) > 1:
             made = tuple((origin.replace(step=0), n) for origin, n in made)
     found: list[Axis] = []

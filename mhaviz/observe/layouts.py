@@ -34,7 +34,7 @@ from mhaviz.observe.axes import (
     with_others,
 )
 from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, slice_of
-from mhaviz.observe.descent import FixedRows, are_rows_fixed
+from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
@@ -69,6 +69,10 @@ class Layouts:
     def parameter_of(self, x: Tensor) -> str:
         """See ``FixedRows.parameter_of``."""
         return self._fixed.parameter_of(x)
+
+    def maker(self, x: Tensor) -> Maker:
+        """See ``FixedRows.maker``."""
+        return self._fixed.maker(x)
 
     def are_fixed(self, x: Tensor) -> bool:
         """Return whether a tensor is known to be computed from parameters and constants alone."""
