@@ -531,3 +531,42 @@ def test_additive_attention_is_drawn_where_it_is_asked_for(with_a_product):
         assert recording.is_empty == (module is None)
     (found,) = recording.attention.maps
     np.testing.assert_array_equal(found.weights[0, 0], model["attend"].A[0].detach())
+
+
+class _Attending(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.attend, self.layer = attend, nn.Linear(D, D)
+
+    def forward(self, x):
+        q = self.layer(x)
+        return self.attend(q, q + 1, x)
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        _Attending(F.scaled_dot_product_attention),
+        _Attending(_expected),
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+        lambda x: nn.MultiheadAttention(D, 2)(x, x, x)[0],
+    ],
+)
+def test_attention_outside_of_the_model_is_said_to_be_outside(outside):
+    inside, x = nn.Sequential(_Attending(_expected)), torch.randn(1, T, D)
+    with record(inside) as recording:
+        outside(inside(x))
+    (line,) = recording.notices
+    assert line.endswith("attention runs outside of the recorded model, and is not drawn")
+    assert recording.attention.maps
+    assert recording.missed == []  # of the model, so that a rollout through it is whole
+    with record(inside) as recording:
+        outside(x)
+    assert recording.is_empty
+    assert line.partition(":")[0] in recording.notices[0]
+
+
+def test_a_router_outside_of_the_model_is_no_attention():
+    with record(nn.Linear(D, D)) as recording:
+        _Attending(lambda q, k, v: F.linear(q, E[0]).softmax(-1) @ E[1])(torch.randn(1, T, D))
+    assert recording.notices == []
