@@ -222,7 +222,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
-    elif len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
+    elif not source.are_scores and len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
         new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # an axis of examples
     layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
@@ -439,6 +439,11 @@ def _multiply(axes: "Layouts", done: Done) -> Layout:
     shape = done.result.shape
     if product is None:
         return Layout(shape, tuple(map(lost, shape)))
+    return layout_of_any_product(axes, product, shape)
+
+
+def layout_of_any_product(axes: "Layouts", product: Product, shape: tuple[int, ...]) -> Layout:
+    """Return the layout of a product of one factor or more, whose result has this shape."""
     if len(product.factors) == 2:
         return layout_of_product(axes, product, shape)
     named: dict[str, Axis] = {}

@@ -4,9 +4,9 @@ Each tensor on this way is marked, and so is what is computed from a marked tens
 weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import count
 from math import isnan
 from typing import Any
@@ -31,7 +31,15 @@ from mhaviz.observe.dropout import (
 from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, VIEWS, axis_after, functions, writes
 from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
 from mhaviz.observe.marks import Marks
-from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
+from mhaviz.observe.products import (
+    PRODUCTS,
+    Product,
+    bilinear_product,
+    product_by_elements,
+    product_of,
+    product_of_pairs,
+)
+from mhaviz.observe.regions import version_of
 from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
 from mhaviz.observe.weights import WeightsByHand
@@ -59,6 +67,7 @@ class ByHand:
         self._on_unseen = weights.on_unseen
         self._numbers = count()
         self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
+        self._pairs = Marks[tuple[tuple[Tensor, ...], list[int | None]]]()
         self._handler_of_others = self._guarded(self._if_marked(lambda done: None))
 
     def handlers(self) -> dict[Any, Handler]:
@@ -71,6 +80,7 @@ class ByHand:
             (_GREATER, self._if_marked(self._greater)),
             (_LARGESTS, self._if_marked(self._largest)),
             (_STEPS, self._if_marked(self._step)),
+            (_STACKS, self._if_marked(self._stack)),
             (SOFTMAXES, self._softmax),
             (PRODUCTS, self._product),
             (MULTIPLIES, self._multiply),
@@ -78,6 +88,8 @@ class ByHand:
             (_SCATTERS, self._if_marked(self._scatter)),
             (_EXPS, self._exp),
             ([F.linear], self._linear),
+            ([torch.linalg.vecdot], self._vecdot),
+            (functions("bilinear"), self._bilinear),
             ([F.grid_sample], self._sample),
             ([torch.sparse.softmax], lambda done: self._on_unseen("a softmax of a sparse tensor")),
             (DROPOUTS, self._dropout),
@@ -144,8 +156,11 @@ class ByHand:
 
     def _product(self, done: Done) -> None:
         product = product_of(done) if isinstance(done.result, Tensor) else None
-        if product is None or len(product.factors) < 2:
-            return
+        if product is not None and len(product.factors) > 1:
+            self._multiplied(done, product)
+
+    def _multiplied(self, done: Done, product: Product, are_pairs: bool = False) -> None:
+        """Follow a product of matrices, or a sum of products, which is the same; ``are_pairs``: see ``Scores``."""
         axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
         if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
@@ -157,7 +172,7 @@ class ByHand:
                 multiply = partial(done.func, *done.args, **done.kwargs)
                 self._weights.meet(product, which, done.result, multiply, done)
                 return
-            if not isinstance(mark, Scores):
+            if not isinstance(mark, Scores) or mark.stage == "pairs":
                 continue
             mixed = product.axis_mixed(which)  # heads are an axis of both queries and keys
             if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
@@ -172,7 +187,7 @@ class ByHand:
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         name: StepName = "projection" if axes.are_fixed else "scores"
         self._on_step(name, done.result, product.factors, product, axes.number)
-        self._marks.set(done.result, Scores(axes))
+        self._marks.set(done.result, Scores(axes, stage="pairs" if are_pairs else "scores", starts=_starts(product)))
 
     def _is_weighed_by_layer(self, product: Product) -> bool:
         """Return whether each token is multiplied by the one feature that a layer has made of it, and all are summed.
@@ -202,26 +217,95 @@ class ByHand:
         marks = [self._weights.of(x) for x in done.args]
         mark = next(filter(None, marks), None)
         n_weights = len(marks) - marks.count(None)
+        if not n_weights and self._may_be_pairs(done):
+            self._pairs.set(done.result, (tuple(done.args), _versions(done.result, *done.args)))
         if mark is None or n_weights > 1 or any(x is done.result for x in done.args):
             return
         A, V = done.args if marks[0] is mark else done.args[::-1]
         if isinstance(V, Tensor) and isinstance(done.result, Tensor):
-            product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
+            product = product_by_elements(done.result.shape, (A, V), mark.query, self._squeeze)
             is_each = A.shape == V.shape and mark.made.scores == UNKNOWN and self._layouts.are_made(A)
             if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # otherwise it masks or scales the weights
                 self._products.set(done.result, (product, partial(done.func, *done.args)))
 
     def _squeeze(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return self._viewed(torch.squeeze, x, axes)
+
+    def _select(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """Return the first part of a tensor along axes, without these; they are in order, counted from the end."""
+        places = [axis + x.ndim for axis in reversed(axes)]  # the last first, as those before it then stay in place
+        return reduce(lambda x, place: self._viewed(torch.select, x, place, 0), places, x)
+
+    def _viewed(self, func: Callable[..., Any], *args: Any) -> Tensor:
+        """Return a view as the program might have made it."""
         with unseen():
-            done = Done(torch.squeeze, (x, axes), {}, torch.squeeze(x, axes))
+            done = Done(func, args, {}, func(*args))
         self._if_marked(self._view)(done)
         self._layouts.follow(done)
         self._fixed.follow(done)
-        squeezed: Tensor = done.result
-        return squeezed
+        viewed: Tensor = done.result
+        return viewed
+
+    def _may_be_pairs(self, done: Done) -> bool:
+        """Return whether activations are multiplied that are vectors of the same features, such as a query and keys.
+
+        The factors are held while the product lives, so gates and scales do not count.
+        """
+        x, other = done.args if len(done.args) == 2 else (None, None)
+        return (
+            type(x) is Tensor
+            and type(other) is Tensor
+            and not (x.is_nested or other.is_nested)
+            and min(x.ndim, other.ndim) > 0
+            and (x.shape != other.shape or x.numel() <= _MOST_IN_PAIRS)
+            and x.is_floating_point()
+            and 1 < x.shape[-1] == other.shape[-1]
+            and done.result is not x is not other
+            and all(self._fixed.root(one) is None and not self._are_scores(one) for one in (x, other))
+        )
+
+    def _are_scores(self, x: Tensor) -> bool:
+        """Return whether a tensor holds scores, or a step of a softmax; projections are products of a fixed side."""
+        mark = self._marks.get(x)
+        return isinstance(mark, Scores) and (mark.stage != "scores" or not mark.axes.are_fixed)
+
+    def _vecdot(self, done: Done) -> None:
+        axis = done.named("dim", -1)
+        x, other = done.argument(0), done.argument(1)
+        if isinstance(x, Tensor) and isinstance(other, Tensor) and isinstance(axis, int):
+            self._sum_pairs(done, (x, other), axis if axis < 0 else axis - max(x.ndim, other.ndim))
+
+    def _bilinear(self, done: Done) -> None:
+        """Follow scores of pairs of queries and keys, x W y, for which both were repeated."""
+        x, other, weight = done.args[:3]
+        if self._weights.of(x) is not None or self._weights.of(other) is not None:
+            self._if_marked(lambda done: None)(done)
+            return
+        with unseen():
+            product = bilinear_product(x, other, weight, self._select)
+        if product is not None:
+            self._multiplied(done, product)
+            self._layouts.note_product(done.result, product)
+
+    def _sum_pairs(self, done: Done, factors: Sequence[Tensor], axis: int) -> None:
+        """Follow an elementwise product that was summed over an axis, counted from the end."""
+        with unseen():
+            product = product_of_pairs(factors, axis, self._select)
+        if product is None:
+            return
+        self._multiplied(done, product, are_pairs={*product.axes[0]} == {*product.axes[1]})
+        self._layouts.note_product(done.result, product)
 
     def _sum(self, done: Done) -> None:
         """Follow a step of a softmax that is written out, or the sum that completes a product of weights and values."""
+        pairs = self._pairs.get(done.first)
+        if pairs is not None and done.result.ndim < done.first.ndim:
+            factors, versions = pairs
+            self._pairs.forget(done.first)
+            axis = -1 if done.first.ndim == 1 else _axis(done)
+            if axis is not None and versions == _versions(done.first, *factors):
+                self._sum_pairs(done, factors, axis)
+                return
         found, axis = self._products.get(done.first), _axis(done)
         if found is None or axis is None:
             self._if_marked(self._step)(done)
@@ -380,10 +464,32 @@ class ByHand:
             done.result is None
             and done.args
             and isinstance(mark, Scores)
-            and mark.stage == "scores"
+            and mark.stage in _JOINED
             and not mark.axes.are_fixed
         ):
-            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
+            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={}), stage="scores"))
+
+    def _stack(self, done: Done) -> None:
+        """Follow scores that a loop has computed apart, such as for each query, each pair or each head."""
+        parts = done.first if isinstance(done.first, list | tuple) else ()
+        found = (mark for x in parts if isinstance(mark := self._marks.get(x), Scores) and mark.stage in _JOINED)
+        marks = [mark for mark in found if not mark.axes.are_fixed]
+        if not parts or len(marks) < len(parts) or not isinstance(done.result, Tensor):
+            return
+        first, ndim = marks[0], done.result.ndim
+        new = done.argument(1, 0) % ndim - ndim
+        held = first.axes.factors
+        shared = {axis: held[axis] for axis in held if all(mark.axes.factors.get(axis) == held[axis] for mark in marks)}
+        joined = replace(
+            first,
+            axes=replace(first.axes, factors=shared).moved(lambda axis: axis if axis > new else axis - 1),
+            mapped=_both_names(*(mark.mapped for mark in marks)),
+            stage="scores",
+            are_dropped=any(mark.are_dropped for mark in marks),
+            are_turned=any(mark.are_turned for mark in marks)
+            or any(list(starts) != sorted(starts) for starts in zip(*(mark.starts for mark in marks), strict=False)),
+        )
+        self._marks.set(done.result, joined)
 
     def _drops_scores(self, done: Done) -> bool:
         """Return whether a call changes scores by dropout, or by numbers that depend on it."""
@@ -450,6 +556,17 @@ def _axis(done: Done) -> int | None:
     return dim if dim < 0 else dim - done.first.ndim
 
 
+def _versions(*several: Tensor) -> list[int | None]:
+    return [version_of(x) for x in several]
+
+
+def _starts(product: Product) -> tuple[int, ...]:
+    try:
+        return tuple(int(x.storage_offset()) for x in product.factors)
+    except (RuntimeError, NotImplementedError):  # a factor has no storage
+        return ()
+
+
 def _both_names(*names: str) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
@@ -466,9 +583,14 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
+_MOST_IN_PAIRS = 1 << 16
+"""Number of features in vectors of equal shape that are held until they are summed: gates of whole texts have more."""
+_JOINED = ("pairs", "scores")
+"""Stages of scores that a loop may join."""
 _LARGEST = "topk"
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _SUMS, _EXPS = functions("sum"), functions("exp")
+_STACKS = functions("stack")
 _SCATTERS = functions("index_add scatter_add scatter_reduce")
 _STEPS = {
     func: step

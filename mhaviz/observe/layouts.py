@@ -33,12 +33,12 @@ from mhaviz.observe.axes import (
     with_cut,
     with_others,
 )
-from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, slice_of
+from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_any_product, layout_of_product, slice_of
 from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.marks import MarksByMemory
+from mhaviz.observe.marks import Marks, MarksByMemory
 from mhaviz.observe.products import Product
 
 
@@ -47,6 +47,7 @@ class Layouts:
 
     def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
         self._layouts, self.inputs, self._fixed = MarksByMemory[Layout](), inputs, fixed
+        self._products = Marks[Product]()
 
     def get(self, x: Tensor) -> Layout | None:
         """Return the layout of a tensor; None: nothing is known of it."""
@@ -124,6 +125,10 @@ class Layouts:
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
             if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
                 self._layouts.set(x, layout)
+
+    def note_product(self, x: Tensor, product: Product) -> None:
+        """Note that the result of the call that runs is a product, which its function does not tell."""
+        self._products.set(x, product)
 
     def before(self, x: Tensor) -> Layout:
         """Return the layout that a tensor had before its axes were moved in place."""
@@ -255,6 +260,9 @@ class Layouts:
         self._layouts.set(result, layout.with_axis(-2, tokens))
 
     def _after(self, done: Done) -> Layout | None:
+        if (product := self._products.get(done.result)) is not None:
+            self._products.forget(done.result)
+            return layout_of_any_product(self, product, done.result.shape)
         rule = AXIS_RULES.get(done.func)
         if rule is not None:
             return rule(self, done)

@@ -379,9 +379,9 @@ class Watch:
 
     def _note_if_outside(self) -> None:
         """Note where an attention runs that is not within the model."""
-        if self._has_model and torch._C._current_graph_task_id() == -1 and self._modules.place() is None:
-            if len(self._outside) < _MOST_LINES:
-                self._outside[self._modules.line()] = None
+        is_outside = self._has_model and torch._C._current_graph_task_id() == -1 and self._modules.place() is None
+        if is_outside and len(self._outside) < _MOST_LINES:
+            self._outside[self._modules.line()] = None
 
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
         if not self._is_asked(place):

@@ -23,20 +23,24 @@ class Scores:
         mapped: names of other functions that have mapped the scores; "": none.
         sinks: how many numbers of its last axis were made by no product.
         stage: how far a softmax that is written out has come. "sums" are of exponentials, logarithms are of sums or
-            weights.
+            weights. "pairs" are of one query and one key each, and are scores once a loop has joined them.
         over: the axes over which sums and logarithms run, such as rows and columns in turn; empty: no such stage, or
             not known.
         has_own: whether scores of each query's own keys were joined with those of keys that queries share.
         are_dropped: whether dropout has changed the scores, so that weights without it are not known.
+        starts: where the numbers of each factor begin in memory, which tells the order of heads and rows cut from it.
+        are_turned: whether a loop has joined them in another order than their factors were cut in.
     """
 
     axes: Axes
     mapped: str = ""
     sinks: int = 0
-    stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
+    stage: Literal["pairs", "scores", "exp", "sums", "log sums", "log weights"] = "scores"
     over: tuple[int, ...] = ()
     has_own: bool = False
     are_dropped: bool = False
+    starts: tuple[int, ...] = ()
+    are_turned: bool = False
 
     @property
     def are_sums(self) -> bool:

@@ -98,7 +98,8 @@ class WeightsByHand:
         """
         A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
-        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, visible=visible)
+        why = _TURNED if scores.are_turned else ""
+        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
         undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
@@ -488,6 +489,9 @@ NO_PRODUCT = (
 )
 _IN_PARTS = "multiplies values by a part of its softmax at a time, such as a head or a block of keys; not shown"
 _POOLED = "sums over its queries, or over heads, in the product with values; not shown"
+_TURNED = (
+    "joins scores in another order than their queries, keys or heads were cut in, and it is not known which are which"
+)
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _AFTER_DROPOUT = "changes its weights after dropout, or drops scores; what they are without it is not known; not shown"

@@ -200,16 +200,8 @@ def in_one_product(q, k, v):
     return torch.einsum("bhqd,bhkd,bhke->bhqe", q, k, v)
 
 
-def scores_by_sums(q, k, v):
-    return (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1).softmax(-1) @ v
-
-
 def scores_by_distances(q, k, v):
     return (-torch.cdist(q, k)).softmax(-1) @ v
-
-
-def scores_head_by_head(q, k, v):
-    return torch.stack([q[:, h] @ k[:, h].mT for h in range(H)], 1).softmax(-1) @ v
 
 
 OTHERS = [
@@ -223,9 +215,7 @@ OTHERS = [
     in_one_product,
     over_edges,
     over_edges_divided_afterwards,
-    scores_by_sums,
     scores_by_distances,
-    scores_head_by_head,
     sparse,
     largest_scores,
     mean_of_heads,
