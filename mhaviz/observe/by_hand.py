@@ -40,9 +40,9 @@ from mhaviz.observe.products import (
     product_of_pairs,
 )
 from mhaviz.observe.regions import version_of
-from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
+from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
-from mhaviz.observe.weights import WeightsByHand
+from mhaviz.observe.weights import LARGESTS, SCATTERS, WeightsByHand
 
 
 class ByHand:
@@ -78,7 +78,7 @@ class ByHand:
             (VIEWS, self._if_marked(self._view)),
             (_MAPS, self._if_marked(self._map)),
             (_GREATER, self._if_marked(self._greater)),
-            (_LARGESTS, self._if_marked(self._largest)),
+            (LARGESTS, self._if_marked(self._largest)),
             (_STEPS, self._if_marked(self._step)),
             (_STACKS, self._if_marked(self._stack)),
             (SOFTMAXES, self._softmax),
@@ -358,9 +358,6 @@ class ByHand:
         if isinstance(of, Scores) and of.has_own:
             self._on_unseen("a softmax of scores of each query's own keys, joined with those of keys that all share")
             return
-        if isinstance(of, Scores) and of.mapped == _LARGEST:
-            self._on_unseen("a softmax of the largest scores alone")
-            of = None
         number = (
             of.axes.number if isinstance(of, Scores) else of.made.scores.number if isinstance(of, Weights) else None
         )
@@ -408,7 +405,7 @@ class ByHand:
             with unseen():
                 self._mark_weights(done, over[0], replace(marks[0], over=over))
         elif stage == "exp":
-            self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
+            self._marks.set(done.result, replace(marks[0], mapped=_both_names(marks[0].mapped, "exp"), stage=stage))
         elif stage is not None and over:
             self._marks.set(done.result, replace(marks[0], stage=stage, over=over))
         if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:
@@ -437,7 +434,7 @@ class ByHand:
         """Mark the largest scores, which are of other keys for each query."""
         mark = self._scores(done.first)
         if mark is not None and not mark.axes.are_fixed:
-            self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
+            self._marks.set(done.result[0], replace(mark, mapped=_both_names(mark.mapped, LARGEST)))
 
     def _elementwise(self, done: Done) -> None:
         """Follow a function that leaves each score or weight in its place."""
@@ -447,6 +444,8 @@ class ByHand:
         source, mark = found
         if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
             return  # exponentials have many other uses
+        if isinstance(mark, Scores) and done.func in SCATTERS and source is not done.first:
+            mark = mark.in_place()
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
         if isinstance(mark, Scores) and self._drops_scores(done):
@@ -587,7 +586,6 @@ _MOST_IN_PAIRS = 1 << 16
 """Number of features in vectors of equal shape that are held until they are summed: gates of whole texts have more."""
 _JOINED = ("pairs", "scores")
 """Stages of scores that a loop may join."""
-_LARGEST = "topk"
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _SUMS, _EXPS = functions("sum"), functions("exp")
 _STACKS = functions("stack")
@@ -618,7 +616,6 @@ _STAGE_AFTER: dict[tuple[str, ...], Any] = {
 }
 """The stage of a step's result, by the stages of its arguments."""
 _GREATER = functions("max min")
-_LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [
     *functions(
@@ -629,5 +626,8 @@ _ELEMENTWISE = [
     ),
     F.one_hot,  # of an argmax
 ]
-_MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax argmax")
-"""Functions that map scores one by one, or draw weights by them."""
+_MAPS = functions(
+    "sigmoid logsigmoid exp2 relu leaky_relu silu gelu tanh clamp clip clamp_min clamp_max softplus elu pow square "
+    "gumbel_softmax argmax cumsum cumprod logcumsumexp"
+)
+"""Functions that map scores one by one or along an axis, as where sticks are broken, or draw weights by them."""

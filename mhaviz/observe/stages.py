@@ -10,6 +10,9 @@ from torch import Tensor
 from mhaviz.observe.descent import Axes
 from mhaviz.observe.dropout import Noise, Random, Undropped
 
+LARGEST = "topk"
+"""The function that leaves the largest scores of each query, which are of other keys for each."""
+
 SAMPLED = "grid_sample"
 """The function that reads values at points of an image, which have no scores."""
 
@@ -43,6 +46,15 @@ class Scores:
     are_turned: bool = False
 
     @property
+    def are_largest(self) -> bool:
+        """Whether only the largest scores of each query are left, and not in the places of their keys."""
+        return LARGEST in self.mapped.split(" and ")
+
+    def in_place(self) -> "Scores":
+        """Return the mark of the largest scores after they were put in the places of their keys."""
+        return replace(self, mapped=" and ".join(name for name in self.mapped.split(" and ") if name != LARGEST))
+
+    @property
     def are_sums(self) -> bool:
         """Whether ``axes`` are those of the tensor before it was summed."""
         return self.stage in ("sums", "log sums")
@@ -68,6 +80,7 @@ class Made:
         unmet: functions that take back the notes that their softmaxes have met no values.
         is_dropped: whether dropout has changed weights that have met values.
         is_random: whether random numbers that are no dropout have changed weights that have met values.
+        is_difference: whether the program has subtracted weights from others.
     """
 
     scores: Axes
@@ -83,6 +96,7 @@ class Made:
     unmet: tuple[Callable[[], None], ...] = ()
     is_dropped: bool = False
     is_random: bool = False
+    is_difference: bool = False
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:

@@ -98,7 +98,7 @@ class WeightsByHand:
         """
         A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
-        why = _TURNED if scores.are_turned else ""
+        why = _TURNED if scores.are_turned else _RANKED if scores.are_largest else ""
         made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
@@ -148,6 +148,14 @@ class WeightsByHand:
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
+        elif along := _axes_of_keys(done, found, made):
+            changed = _changed(made, [one for _, one in found], along)
+            if done.func in SCATTERS and changed.made.why_unknown == _RANKED:
+                changed.made.why_unknown = ""  # each stands where its value does
+            elif done.func in LARGESTS:
+                changed.made.why_unknown = changed.made.why_unknown or _RANKED
+            changed.made.sinks = 0
+            self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
         elif done.func is not F.linear or source.ndim > 3:  # from three axes a layer makes hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
@@ -156,6 +164,9 @@ class WeightsByHand:
                     done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
+                if done.func in _SUBTRACTS and len(found) > 1:  # Ye et al. 2024, arXiv 2410.05258
+                    changed.made.is_difference = True
+                    changed.made.why_unknown = changed.made.why_unknown and _DIFFERENCE
                 self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
 
     def _after(self, done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> Weights:
@@ -424,7 +435,7 @@ class WeightsByHand:
             if not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
-            observed = observed_weights(A, order, visible, made.is_changed)
+            observed = observed_weights(A, order, visible, made.is_changed, made.is_difference)
             observed = replace(observed, is_before_dropout=made.is_dropped, is_random=made.is_random)
 
             def weighted() -> WeightedValues | None:
@@ -475,7 +486,7 @@ class WeightsByHand:
         found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
         fixed = False if False in found else None if None in found else True
         why = NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
-        if not why and product.query:
+        if not why and product.query and made.why_unknown != _RANKED:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why)
 
@@ -490,16 +501,27 @@ NO_PRODUCT = (
 _IN_PARTS = "multiplies values by a part of its softmax at a time, such as a head or a block of keys; not shown"
 _POOLED = "sums over its queries, or over heads, in the product with values; not shown"
 _TURNED = (
-    "joins scores in another order than their queries, keys or heads were cut in, and it is not known which are which"
+    "joins scores in another order than their queries, keys or heads were cut in, and it is not known which are which; "
+    "not shown"
+)
+_RANKED = (
+    "weighs the keys of each query's largest scores or weights, and it is not known which keys these are; not shown"
 )
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _AFTER_DROPOUT = "changes its weights after dropout, or drops scores; what they are without it is not known; not shown"
 _CUT = "changes a part of its weights, and it is not known which tokens and heads these are of"
 
+_DIFFERENCE = "subtracts two softmaxes, and it is not known which tokens and heads these are of; not shown"
+
 _LAYERS = frozenset(functions("linear bilinear conv1d conv2d conv3d"))
 """Functions whose results are other tokens' features, and no matter of weights."""
 
+LARGESTS = frozenset(functions("topk"))
+SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce"))
+_JOINS_KEYS = LARGESTS | SCATTERS | frozenset(functions("cat concat concatenate"))
+
+_SUBTRACTS = frozenset(functions("sub subtract"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
@@ -527,8 +549,20 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made.is_difference = any(mark.made.is_difference for mark in before)
     made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
     return Weights(made, axes, before[0].query)
+
+
+def _axes_of_keys(done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> tuple[int, ...]:
+    """Return the axis of keys along which weights are joined with others, put in place or ranked; empty: none."""
+    dim = done.argument(1, -1 if done.func in LARGESTS else 0)
+    is_known = all(mark.made.scores != UNKNOWN for _, mark in found)  # a router's outputs have many other uses
+    if done.func not in _JOINS_KEYS or not isinstance(dim, int) or not is_known:
+        return ()
+    axis = dim if dim < 0 else dim - made.ndim
+    is_source = done.func not in SCATTERS or all(x is not done.first for x, _ in found)
+    return (axis,) if is_source and all(axis in mark.axes and x.ndim == made.ndim for x, mark in found) else ()
 
 
 def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
