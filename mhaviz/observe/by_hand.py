@@ -85,6 +85,7 @@ class ByHand:
             (PRODUCTS, self._product),
             (MULTIPLIES, self._multiply),
             (_SUMS, self._sum),
+            (functions("mean"), self._mean),
             (_SCATTERS, self._if_marked(self._scatter)),
             (_EXPS, self._exp),
             ([F.linear], self._linear),
@@ -161,7 +162,8 @@ class ByHand:
 
     def _multiplied(self, done: Done, product: Product, are_pairs: bool = False) -> None:
         """Follow a product of matrices, or a sum of products, which is the same; ``are_pairs``: see ``Scores``."""
-        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
+        held = {axis: factors for axis, factors in product.holders().items() if factors}  # others were summed over
+        axes = Axes(held, tuple(map(self._fixed.root, product.factors)), next(self._numbers))
         if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
         if self._is_weighed_by_layer(product):
@@ -290,22 +292,34 @@ class ByHand:
     def _sum_pairs(self, done: Done, factors: Sequence[Tensor], axis: int) -> None:
         """Follow an elementwise product that was summed over an axis, counted from the end."""
         with unseen():
-            product = product_of_pairs(factors, axis, self._select)
+            keeps = done.result.ndim == max(x.ndim for x in factors)
+            product = product_of_pairs(factors, axis, self._select, keeps)
         if product is None:
             return
         self._multiplied(done, product, are_pairs={*product.axes[0]} == {*product.axes[1]})
         self._layouts.note_product(done.result, product)
 
+    def _sum_if_pairs(self, done: Done) -> bool:
+        """Follow a sum of products of pairs of features, or its mean, and return whether it is such a sum."""
+        pairs = self._pairs.get(done.first)
+        if pairs is None:
+            return False
+        factors, versions = pairs
+        self._pairs.forget(done.first)
+        axis = -1 if done.first.ndim == 1 else _axis(done)
+        if axis is None or versions != _versions(done.first, *factors):  # the program has written into one since
+            return False
+        self._sum_pairs(done, factors, axis)
+        return True
+
+    def _mean(self, done: Done) -> None:
+        if not self._sum_if_pairs(done):
+            self._if_marked(lambda done: None)(done)
+
     def _sum(self, done: Done) -> None:
         """Follow a step of a softmax that is written out, or the sum that completes a product of weights and values."""
-        pairs = self._pairs.get(done.first)
-        if pairs is not None and done.result.ndim < done.first.ndim:
-            factors, versions = pairs
-            self._pairs.forget(done.first)
-            axis = -1 if done.first.ndim == 1 else _axis(done)
-            if axis is not None and versions == _versions(done.first, *factors):
-                self._sum_pairs(done, factors, axis)
-                return
+        if self._sum_if_pairs(done):
+            return
         found, axis = self._products.get(done.first), _axis(done)
         if found is None or axis is None:
             self._if_marked(self._step)(done)
@@ -466,7 +480,10 @@ class ByHand:
             and mark.stage in _JOINED
             and not mark.axes.are_fixed
         ):
-            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={}), stage="scores"))
+            joined = replace(mark, axes=replace(mark.axes, factors={}), stage="scores")
+            for x in (done.args[0], done.args[0]._base):  # x[i][j] = y
+                if x is not None:
+                    self._marks.set(x, joined)
 
     def _stack(self, done: Done) -> None:
         """Follow scores that a loop has computed apart, such as for each query, each pair or each head."""

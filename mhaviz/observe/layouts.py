@@ -1,5 +1,6 @@
 """Follow the axes of a program's tensors through the functions that it calls."""
 
+import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -38,7 +39,7 @@ from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
-from mhaviz.observe.marks import Marks, MarksByMemory
+from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.products import Product
 
 
@@ -47,7 +48,7 @@ class Layouts:
 
     def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
         self._layouts, self.inputs, self._fixed = MarksByMemory[Layout](), inputs, fixed
-        self._products = Marks[Product]()
+        self._here = threading.local()
 
     def get(self, x: Tensor) -> Layout | None:
         """Return the layout of a tensor; None: nothing is known of it."""
@@ -128,7 +129,7 @@ class Layouts:
 
     def note_product(self, x: Tensor, product: Product) -> None:
         """Note that the result of the call that runs is a product, which its function does not tell."""
-        self._products.set(x, product)
+        self._here.product = x, product
 
     def before(self, x: Tensor) -> Layout:
         """Return the layout that a tensor had before its axes were moved in place."""
@@ -260,9 +261,8 @@ class Layouts:
         self._layouts.set(result, layout.with_axis(-2, tokens))
 
     def _after(self, done: Done) -> Layout | None:
-        if (product := self._products.get(done.result)) is not None:
-            self._products.forget(done.result)
-            return layout_of_any_product(self, product, done.result.shape)
+        if (noted := self._here.__dict__.pop("product", None)) is not None and noted[0] is done.result:
+            return layout_of_any_product(self, noted[1], done.result.shape)
         rule = AXIS_RULES.get(done.func)
         if rule is not None:
             return rule(self, done)

@@ -252,16 +252,22 @@ Select = Callable[[Tensor, tuple[int, ...]], Tensor]
 """Returns the first part of a tensor along axes, in order and counted from the end, without these axes."""
 
 
-def product_of_pairs(factors: Sequence[Tensor], axis: int, select: Select) -> Product | None:
+def product_of_pairs(factors: Sequence[Tensor], axis: int, select: Select, keeps: bool) -> Product | None:
     """Return an elementwise product that is summed over an axis, as of queries and keys; None: not of both.
 
-    A factor lacks the axes along which it is repeated. ``axis`` is counted from the end.
+    A factor lacks the axes along which it is repeated.
+
+    Args:
+        factors: the two factors.
+        axis: the axis that is summed over, counted from the end.
+        select: see ``Select``.
+        keeps: whether the result has an axis of length 1 in its place, which no factor has.
     """
     letters = _DOTS[: max(x.ndim for x in factors)]
     if not -min(x.ndim for x in factors) <= axis < 0 or len({x.shape[axis] for x in factors}) > 1:
         return None
     names, alone = _without_repeats(factors, letters, axis, select)
-    return Product(alone, names, letters.replace(letters[axis], ""))
+    return Product(alone, names, letters.replace(letters[axis], _COLUMN * keeps))
 
 
 def bilinear_product(x: Tensor, other: Tensor, weight: Tensor, select: Select) -> Product | None:

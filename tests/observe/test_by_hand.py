@@ -591,6 +591,14 @@ def _filled(q, k):
     return S
 
 
+def _filled_through_views(q, k):
+    S = torch.zeros(*q.shape[:3], k.shape[2])
+    for i, x in enumerate(q.unbind(2)):
+        for j, y in enumerate(k.unbind(2)):
+            S[:, :, i][..., j] = torch.linalg.vecdot(x, y)
+    return S
+
+
 def _repeated(q, k):
     return q.unsqueeze(3).repeat(1, 1, 1, k.shape[2], 1), k.unsqueeze(2).repeat(1, 1, q.shape[2], 1, 1)
 
@@ -600,6 +608,8 @@ SCORES_OF_PAIRS = {
     "vecdot along another axis": lambda q, k: torch.linalg.vecdot(q.mT.unsqueeze(-1), k.mT.unsqueeze(-2), dim=2),
     "products and their sum": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1),
     "expanded": lambda q, k: (q.unsqueeze(-2).expand(-1, -1, -1, 6, -1) * k.unsqueeze(-3)).sum(dim=-1),
+    "a sum that keeps its axis": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1, keepdim=True).squeeze(-1),
+    "a mean": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).mean(-1) * 4,
     "bilinear": lambda q, k: F.bilinear(*_repeated(q, k), torch.eye(4)[None]).squeeze(-1),
     "nn.Bilinear": lambda q, k: _identity()(*_repeated(q, k))[..., 0],
     "a loop over pairs by dot": lambda q, k: _pairs_of_heads(q, k, torch.dot),
@@ -609,6 +619,7 @@ SCORES_OF_PAIRS = {
     "a loop over heads": lambda q, k: torch.stack([q[:, head] @ k[:, head].mT for head in range(3)], 1),
     "a loop over examples": lambda q, k: torch.stack([x @ y.mT for x, y in zip(q, k, strict=True)]),
     "a loop that fills a table": _filled,
+    "a loop that fills a table through views": _filled_through_views,
 }
 
 
