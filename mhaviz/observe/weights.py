@@ -556,7 +556,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
 
 def _axes_of_keys(done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> tuple[int, ...]:
     """Return the axis of keys along which weights are joined with others, put in place or ranked; empty: none."""
-    dim = done.argument(1, -1 if done.func in LARGESTS else 0)
+    dim = done.argument(2, -1) if done.func in LARGESTS else done.argument(1, 0)
     is_known = all(mark.made.scores != UNKNOWN for _, mark in found)  # a router's outputs have many other uses
     if done.func not in _JOINS_KEYS or not isinstance(dim, int) or not is_known:
         return ()

@@ -193,8 +193,8 @@ def detached():
 @change
 def largest_weights():
     A = softmax()
-    largest = A.topk(3, dim=-1)
-    return torch.zeros_like(A).scatter(-1, largest.indices, largest.values)
+    largest = A.topk(2, dim=-1)
+    return torch.zeros_like(A).scatter(-1, largest.indices, largest.values / largest.values.sum(-1, keepdim=True))
 
 
 @change
