@@ -145,7 +145,7 @@ class FixedRows:
         if _is_tensor(x):
             return self.maker(x)
         if isinstance(x, list | tuple):
-            return [self._described(one) for one in x]
+            return [len(x), *map(self._described, x[:_MOST_DESCRIBED])]
         return x if x is None or x is Ellipsis or type(x) in _PLAIN else type(x).__name__
 
     def parameter_of(self, x: Tensor) -> str:
@@ -255,6 +255,9 @@ def _parts_of(module: nn.Module) -> list[nn.Module]:
     except Exception:
         return [module]
 
+
+_MOST_DESCRIBED = 64
+"""Number of items of a list that tell what is made of it: a list may hold all numbers of a tensor."""
 
 _PLAIN = (bool, int, float, complex, str, slice, torch.Size, torch.dtype, torch.device)
 

@@ -309,7 +309,10 @@ def _is_repeated(x: Tensor, axis: int, reads: bool) -> bool:
     """Return whether a tensor holds the same numbers along an axis, or has length 1 there."""
     if x.shape[axis] == 1 or not x.stride(axis):
         return True
-    return reads and torch.equal(x.narrow(axis, 0, 1).expand_as(x), x)
+    is_captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not reads or x.is_meta or is_captured or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return False
+    return torch.equal(x.narrow(axis, 0, 1).expand_as(x), x)
 
 
 def _einsum_product(args: Sequence[Any]) -> Product | None:
