@@ -386,7 +386,8 @@ class ByHand:
     def _exp(self, done: Done) -> None:
         """Follow the first step of a softmax that is written out, of any scores."""
         mark = self._marks.get(done.first)
-        if (mark is None or isinstance(mark, Random)) and isinstance(done.result, Tensor):
+        is_first = mark is None or isinstance(mark, Random) or (isinstance(mark, Scores) and mark.stage == "pairs")
+        if is_first and isinstance(done.result, Tensor):
             self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
         else:
             self._if_marked(self._step)(done)
