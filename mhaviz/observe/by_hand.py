@@ -40,9 +40,9 @@ from mhaviz.observe.products import (
     product_of_pairs,
 )
 from mhaviz.observe.regions import version_of
-from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights
+from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
-from mhaviz.observe.weights import LARGESTS, SCATTERS, WeightsByHand
+from mhaviz.observe.weights import LARGESTS, SCATTERS, STACKS, WeightsByHand
 
 
 class ByHand:
@@ -80,7 +80,7 @@ class ByHand:
             (_GREATER, self._if_marked(self._greater)),
             (LARGESTS, self._if_marked(self._largest)),
             (_STEPS, self._if_marked(self._step)),
-            (_STACKS, self._if_marked(self._stack)),
+            (STACKS, self._if_marked(self._stack)),
             (SOFTMAXES, self._softmax),
             (PRODUCTS, self._product),
             (MULTIPLIES, self._multiply),
@@ -499,12 +499,11 @@ class ByHand:
         shared = {axis: held[axis] for axis in held if all(mark.axes.factors.get(axis) == held[axis] for mark in marks)}
         joined = replace(
             first,
-            axes=replace(first.axes, factors=shared).moved(lambda axis: axis if axis > new else axis - 1),
+            axes=replace(first.axes, factors=shared).moved(partial(place_in_stack, new=new)),
             mapped=_both_names(*(mark.mapped for mark in marks)),
             stage="scores",
             are_dropped=any(mark.are_dropped for mark in marks),
-            are_turned=any(mark.are_turned for mark in marks)
-            or any(list(starts) != sorted(starts) for starts in zip(*(mark.starts for mark in marks), strict=False)),
+            are_turned=any(mark.are_turned for mark in marks) or are_turned([mark.starts for mark in marks]),
         )
         self._marks.set(done.result, joined)
 
@@ -606,7 +605,6 @@ _JOINED = ("pairs", "scores")
 """Stages of scores that a loop may join."""
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _SUMS, _EXPS = functions("sum"), functions("exp")
-_STACKS = functions("stack")
 _SCATTERS = functions("index_add scatter_add scatter_reduce")
 _STEPS = {
     func: step

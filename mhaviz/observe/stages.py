@@ -81,6 +81,7 @@ class Made:
         is_dropped: whether dropout has changed weights that have met values.
         is_random: whether random numbers that are no dropout have changed weights that have met values.
         is_difference: whether the program has subtracted weights from others.
+        starts: see ``Scores``.
     """
 
     scores: Axes
@@ -97,6 +98,7 @@ class Made:
     is_dropped: bool = False
     is_random: bool = False
     is_difference: bool = False
+    starts: tuple[int, ...] = ()
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
@@ -168,6 +170,16 @@ class Weights:
             for view in self.views:
                 x = view(x)
         return x
+
+
+def are_turned(starts: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether parts that a loop joins were cut in another order, by where each of their factors begins."""
+    return any(list(of_factor) != sorted(of_factor) for of_factor in zip(*starts, strict=False))
+
+
+def place_in_stack(axis: int, new: int) -> int:
+    """Return where ``torch.stack`` puts an axis; all are counted from the end, and ``new`` is the axis that it adds."""
+    return axis if axis > new else axis - 1
 
 
 def _is_one(mean: float) -> bool:

@@ -40,7 +40,7 @@ from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weigh
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.patches import sides_of_weights
 from mhaviz.observe.products import Product, Weighing
-from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
+from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import TakeStep, no_steps, others_than
 from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.zeroing import zero_in_weights
@@ -99,7 +99,7 @@ class WeightsByHand:
         A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
         why = _TURNED if scores.are_turned else _RANKED if scores.are_largest else ""
-        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible)
+        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible, starts=scores.starts)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
         undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
@@ -148,6 +148,16 @@ class WeightsByHand:
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
+        elif done.func in STACKS:
+            marks, new = [one for _, one in found], done.argument(1, 0) % made.ndim - made.ndim
+            changed = _changed(made, marks, tuple(place_in_stack(axis, new) for axis in mark.axes))
+            if len({one.axes for one in marks}) > 1:
+                return
+            if are_turned([one.made.starts for one in marks]):
+                changed.made.why_unknown = changed.made.why_unknown or _TURNED
+            query = None if mark.query is None else place_in_stack(mark.query, new)
+            changed = replace(changed, query=query, undropped=undropped, mean=after.mean, is_random=after.is_random)
+            self._set(made, changed)
         elif along := _axes_of_keys(done, found, made):
             changed = _changed(made, [one for _, one in found], along)
             if done.func in SCATTERS and changed.made.why_unknown == _RANKED:
@@ -517,6 +527,7 @@ _DIFFERENCE = "subtracts two softmaxes, and it is not known which tokens and hea
 _LAYERS = frozenset(functions("linear bilinear conv1d conv2d conv3d"))
 """Functions whose results are other tokens' features, and no matter of weights."""
 
+STACKS = frozenset(functions("stack"))
 LARGESTS = frozenset(functions("topk"))
 SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce"))
 _JOINS_KEYS = LARGESTS | SCATTERS | frozenset(functions("cat concat concatenate"))
@@ -549,6 +560,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made.starts = first.starts
     made.is_difference = any(mark.made.is_difference for mark in before)
     made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
     return Weights(made, axes, before[0].query)

@@ -708,3 +708,49 @@ def test_a_weight_for_each_token_by_a_product_of_its_own_features_is_no_attentio
     (line,) = seen.missed
     assert not seen
     assert "not seen to be queries times keys" in line
+
+
+class _Softmaxes(_Pairs):
+    """Computes a softmax for each query or each head, and joins them."""
+
+    def __init__(self, join):
+        super().__init__(None)
+        self.join = join
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 3, 4)).permute(2, 0, 3, 1, 4)
+        self.A = self.join(q, k)
+        return self.A @ v
+
+
+def _row(q, k, i):
+    return (k @ q[:, :, i, :, None])[..., 0].softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], 2),
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], -1).mT,
+        lambda q, k: torch.stack([(x @ y.mT).softmax(-1) for x, y in zip(q.unbind(1), k.unbind(1), strict=True)], 1),
+    ],
+)
+def test_softmaxes_that_a_loop_joins(join):
+    model = _Softmaxes(join)
+    seen, _ = watch(model, torch.randn(2, 6, 12))
+    assert torch.equal(seen.weights(), model.A)
+    assert seen.missed == []
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], -1),  # its columns are queries
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)][::-1], 2),
+        lambda q, k: torch.stack([(q[:, head] @ k[:, head].mT).softmax(-1) for head in (2, 0, 1)], 1),
+    ],
+)
+def test_softmaxes_that_are_joined_along_the_wrong_axis_or_in_another_order_are_not_drawn(join):
+    seen, _ = watch(_Softmaxes(join), torch.randn(2, 6, 12))
+    assert not seen
+    assert len(seen.missed) == 1

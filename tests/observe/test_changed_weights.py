@@ -247,13 +247,13 @@ def test_negative_weights_are_refused():
     assert "subtracts two softmaxes, and multiplies its values by negative weights, down to -0." in line
 
 
-def test_heads_that_are_subtracted_are_said():
+@pytest.mark.parametrize("join", [torch.cat, torch.stack])
+def test_heads_that_are_subtracted_are_said(join):
     """Two softmaxes for each head, as parts of one tensor."""
 
     def program():
-        A = torch.cat([softmax(), softmax(2.0)], 1)
-        first, second = A.chunk(2, dim=1)
-        return (first - 0.8 * second) @ qkv()[2]
+        first, second = join([softmax(), softmax(2.0)], 1).chunk(2, dim=1)
+        return (first - 0.8 * second).view(B, H, L, K) @ qkv()[2]
 
     seen, _ = watch(program)
     (line,) = seen.missed
