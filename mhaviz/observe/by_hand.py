@@ -463,6 +463,8 @@ class ByHand:
             mark = mark.in_place()
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
+        if isinstance(mark, Scores) and self._turns(done):
+            mark = replace(mark, are_turned=True)
         if isinstance(mark, Scores) and self._drops_scores(done):
             mark = replace(mark, are_dropped=True)
         if self._on_step is not no_steps and isinstance(mark, Scores) and mark.stage == "scores":
@@ -506,6 +508,13 @@ class ByHand:
             are_turned=any(mark.are_turned for mark in marks) or are_turned([mark.starts for mark in marks]),
         )
         self._marks.set(done.result, joined)
+
+    def _turns(self, done: Done) -> bool:
+        """Return whether scores of heads or queries are joined in another order; keys may come from any tensors."""
+        if done.func not in _JOINTS or not isinstance(done.first, list | tuple) or not isinstance(done.result, Tensor):
+            return False
+        marks = [mark for x in done.first if isinstance(mark := self._marks.get(x), Scores)]
+        return done.argument(1, 0) % done.result.ndim != done.result.ndim - 1 and are_turned([m.starts for m in marks])
 
     def _drops_scores(self, done: Done) -> bool:
         """Return whether a call changes scores by dropout, or by numbers that depend on it."""
