@@ -452,6 +452,12 @@ def layout_of_any_product(axes: "Layouts", product: Product, shape: tuple[int, .
             letter: axis for letter, axis in zip(names, axes.of(x).axes, strict=True) if letter not in _short(x, names)
         }
     summed = tuple(axis for letter, axis in named.items() if letter not in product.result)
+    active = [set(names) for names, x in zip(product.axes, product.factors, strict=True) if not axes.are_fixed(x)]
+    for names, x in zip(product.axes, product.factors, strict=True):
+        if axes.are_fixed(x) and sum(not of.isdisjoint(names) for of in active) > 1:  # x W y, a matrix for each head
+            for letter in {*names} & {*product.result} - set[str]().union(*active):
+                named[letter] = features_made(x.shape[names.index(letter)], axes.maker(x), ())
+                summed = (*summed, named[letter])
     found = (fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
     scores = axes.of(product.factors[0]).scores if len(product.factors) == 1 else Summed(summed, True)
     return Layout(shape, tuple(found), scores)

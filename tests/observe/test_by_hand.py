@@ -755,3 +755,29 @@ def test_softmaxes_that_are_joined_along_the_wrong_axis_or_in_another_order_are_
     seen, _ = watch(_Softmaxes(join), torch.randn(2, 6, 12))
     assert not seen
     assert len(seen.missed) == 1
+
+
+class _Bilinear(nn.Module):
+    """Scores x W y with a matrix for each head (Luong et al. 2015, arXiv 1508.04025, "general")."""
+
+    def __init__(self, n_heads, is_layer):
+        super().__init__()
+        self.layer, self.v, self.is_layer = nn.Bilinear(8, 8, n_heads), nn.Linear(8, 8), is_layer
+
+    def forward(self, x):
+        if self.is_layer:
+            every = torch.arange(x.shape[1])
+            S = self.layer(*(x[:, one] for one in torch.meshgrid(every, every, indexing="ij"))).permute(0, 3, 1, 2)
+        else:
+            S = torch.einsum("bqi,hij,bkj->bhqk", x, self.layer.weight, x)
+        self.A = S.softmax(-1)
+        return self.A @ self.v(x).unflatten(-1, (len(self.layer.weight), -1)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("is_layer", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_a_matrix_for_each_head_between_queries_and_keys(batch_size, is_layer):
+    model = _Bilinear(4, is_layer)
+    seen, _ = watch(model, torch.randn(batch_size, 5, 8))
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), model.A)
