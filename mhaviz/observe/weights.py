@@ -164,7 +164,7 @@ class WeightsByHand:
                 changed.made.why_unknown = ""  # each stands where its value does
             elif done.func in LARGESTS:
                 changed.made.why_unknown = changed.made.why_unknown or _RANKED
-            changed.made.sinks = 0
+            changed.made.sinks, changed.made.visible = 0, None  # both are of other columns
             self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
         elif done.func is not F.linear or source.ndim > 3:  # from three axes a layer makes hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
