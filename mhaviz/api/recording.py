@@ -206,7 +206,7 @@ class Recording(ContextDecorator):
     @property
     def notices(self) -> list[str]:
         """Messages about attention that was not observed or not kept, one line each."""
-        lines = self.missed
+        lines = [*self.missed, *self._watch.outside]
         wanted, sizes = self._options.examples or (), self._batch_sizes
         if most := max(filter(self._leaves_out, sizes), default=0):
             kept = "the first" if wanted == (0,) else f"{len(self._examples_of(most))}"
@@ -920,9 +920,8 @@ class Recording(ContextDecorator):
             why, asked = absent or next(iter(reasons), ""), "drawn" if self._reasons and not absent else "asked for"
             return f"{seen}{which}, and none that was {asked}{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked
-        missed = next(
-            iter(self._watch.missed), f"no softmax of queries times keys was seen to be multiplied by values{forked}"
-        )
+        unmet = f"no softmax of queries times keys was seen to be multiplied by values{forked}"
+        missed = next(iter([*self._watch.missed, *self._watch.outside]), unmet)
         return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:

@@ -12,6 +12,7 @@ from itertools import count, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from mhaviz.observe.descent import Maker
 from mhaviz.observe.inputs import Read
 
 
@@ -22,7 +23,8 @@ class Origin:
     Attributes:
         size: length.
         step: for a factor that was split off, the distance between its numbers; 0: not known.
-        maker: for features, identifies the matrix of the layer that made them; None: no layer made the axis.
+        maker: for features, the matrix of the layer that made them, see ``FixedRows.maker``; None: no layer made the
+            axis.
         parents: axes of features from which a layer has read only a part, as a layer that is shared by heads does.
         given: for a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it was made by a function that may have put anything there.
@@ -41,7 +43,7 @@ class Origin:
 
     size: int
     step: int = 1
-    maker: int | None = None
+    maker: Maker | None = None
     parents: frozenset["Origin"] = frozenset()
     given: tuple[int, int] | None = None
     is_lost: bool = False
@@ -263,14 +265,14 @@ def lost(size: int, is_slice: bool = False) -> Axis:
     return ((Origin(size, is_lost=True, is_slice=is_slice), size),)
 
 
-def features_made(size: int, maker: object, read: Sequence[Axis]) -> Axis:
-    """Return the axis of the features that a layer makes of those that it reads; ``maker``: its matrix."""
+def features_made(size: int, maker: Maker, read: Sequence[Axis]) -> Axis:
+    """Return the axis of the features that a layer makes of those that it reads; ``maker``: see ``Origin``."""
     factors = [factor for axis in read for factor in axis if factor[1] > 1]
     parents: frozenset[Origin] = frozenset()
     if len(factors) == 1:
         ((origin, n),) = factors
         parents = origin.parents | ({origin} if n < origin.size else frozenset())
-    return ((Origin(size, maker=id(maker), parents=parents, through=through_along(*read)), size),)
+    return ((Origin(size, maker=maker, parents=parents, through=through_along(*read)), size),)
 
 
 def through_along(*axes: Axis) -> frozenset[int]:

@@ -217,15 +217,15 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
     source = _shared_layout(source, parts, layouts, -1)
     new, old = lost(len(parts)), list(source.axes)
     ends = [layout.axes[-1] for layout in layouts if layout is not None and layout.axes]
-    makers = {end[0][0].maker for end in ends if len(end) == 1} - {None}
+    makers = list(dict.fromkeys(end[0][0].maker for end in ends if len(end) == 1 and end[0][0].maker is not None))
     found = _cut_from(parts, layouts, range(len(old))[::-1])
     if len(makers) == len(parts) > 1:
-        whole = Origin(len(parts) * source.shape[-1], maker=next(iter(makers)))
+        whole = Origin(len(parts) * source.shape[-1], maker=makers[0])
         found = -1, ((whole.replace(step=0), len(parts)),), ((whole, source.shape[-1]),)
     if found is not None and dim < len(old):
         place, new, each = found
         old[place] = each
-    elif len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
+    elif not source.are_scores and len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
         new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # an axis of examples
     layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
     origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
@@ -377,9 +377,9 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
     source = axes.of(x)
     if _mixes_heads(source, done.result):
         return source
-    if axes.are_made(weight):
+    if axes.are_made(weight) and not axes.are_fixed(weight):  # W + B A of LoRA is a layer's, though A looks like one
         return _multiply(axes, done)
-    made = features_made(done.result.shape[-1], weight, source.axes[-1:])
+    made = features_made(done.result.shape[-1], axes.maker(weight), source.axes[-1:])
     return Layout(done.result.shape, (*source.axes[:-1], made))
 
 
@@ -388,7 +388,7 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
     source, place = axes.of(x), x.ndim - weight.ndim + 1
     if _mixes_heads(source, done.result):
         return source
-    made = features_made(done.result.shape[place], weight, source.axes[place : place + 1])
+    made = features_made(done.result.shape[place], axes.maker(weight), source.axes[place : place + 1])
     kept = tuple(map(fitted, source.axes, done.result.shape))
     stride = done.argument(3, 1)
     kernel = tuple(weight.shape[2:])
@@ -422,7 +422,7 @@ def _embed(axes: "Layouts", done: Done) -> Layout:
     if number is not None:
         ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
         tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True, is_fixed=is_fixed), n),)
-    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], weight, ())))
+    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], axes.maker(weight), ())))
 
 
 def _as_complex(axes: "Layouts", done: Done) -> Layout:
@@ -442,6 +442,11 @@ def _multiply(axes: "Layouts", done: Done) -> Layout:
     shape = done.result.shape
     if product is None:
         return Layout(shape, tuple(map(lost, shape)))
+    return layout_of_any_product(axes, product, shape)
+
+
+def layout_of_any_product(axes: "Layouts", product: Product, shape: tuple[int, ...]) -> Layout:
+    """Return the layout of a product of one factor or more, whose result has this shape."""
     if len(product.factors) == 2:
         return layout_of_product(axes, product, shape)
     named: dict[str, Axis] = {}
@@ -450,6 +455,12 @@ def _multiply(axes: "Layouts", done: Done) -> Layout:
             letter: axis for letter, axis in zip(names, axes.of(x).axes, strict=True) if letter not in _short(x, names)
         }
     summed = tuple(axis for letter, axis in named.items() if letter not in product.result)
+    active = [set(names) for names, x in zip(product.axes, product.factors, strict=True) if not axes.are_fixed(x)]
+    for names, x in zip(product.axes, product.factors, strict=True):
+        if axes.are_fixed(x) and sum(not of.isdisjoint(names) for of in active) > 1:  # x W y, a matrix for each head
+            for letter in {*names} & {*product.result} - set[str]().union(*active):
+                named[letter] = features_made(x.shape[names.index(letter)], axes.maker(x), ())
+                summed = (*summed, named[letter])
     found = (fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
     scores = axes.of(product.factors[0]).scores if len(product.factors) == 1 else Summed(summed, True)
     return Layout(shape, tuple(found), scores)
@@ -479,7 +490,7 @@ def layout_of_product(axes: "Layouts", product: Product, shape: tuple[int, ...])
         columns = math.prod(n for letter, n in zip(product.result, shape, strict=True) if letter in alone[matrix])
         read = summed[1 - matrix]
         is_mixture = before is not None and len(read) == 1 and read[0] == fitted(read[0], columns)
-        made = read[0] if is_mixture else features_made(columns, product.factors[matrix], read)
+        made = read[0] if is_mixture else features_made(columns, axes.maker(product.factors[matrix]), read)
         if len(alone[matrix]) > 1:
             made = tuple((origin.replace(step=0), n) for origin, n in made)
     found: list[Axis] = []

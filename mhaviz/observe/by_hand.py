@@ -4,9 +4,9 @@ Each tensor on this way is marked, and so is what is computed from a marked tens
 weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import count
 from math import isnan
 from typing import Any
@@ -31,10 +31,18 @@ from mhaviz.observe.dropout import (
 from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, VIEWS, axis_after, functions, writes
 from mhaviz.observe.handlers import Done, Follow, Handler, guarded, unseen
 from mhaviz.observe.marks import Marks
-from mhaviz.observe.products import PRODUCTS, Product, product_by_elements, product_of
-from mhaviz.observe.stages import SAMPLED, Mark, Scores, Weights
+from mhaviz.observe.products import (
+    PRODUCTS,
+    Product,
+    bilinear_product,
+    product_by_elements,
+    product_of,
+    product_of_pairs,
+)
+from mhaviz.observe.regions import version_of
+from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
-from mhaviz.observe.weights import WeightsByHand
+from mhaviz.observe.weights import LARGESTS, SCATTERS, STACKS, WeightsByHand
 
 
 class ByHand:
@@ -62,6 +70,7 @@ class ByHand:
         self._on_unseen = weights.on_unseen
         self._numbers = count()
         self._products = Marks[tuple[Product, Callable[[], Tensor]]]()
+        self._pairs = Marks[tuple[tuple[Tensor, ...], list[int | None]]]()
         self._handler_of_others = self._guarded(self._if_marked(lambda done: None))
 
     def handlers(self) -> dict[Any, Handler]:
@@ -72,15 +81,19 @@ class ByHand:
             (VIEWS, self._if_marked(self._view)),
             (_MAPS, self._if_marked(self._map)),
             (_GREATER, self._if_marked(self._greater)),
-            (_LARGESTS, self._if_marked(self._largest)),
+            (LARGESTS, self._if_marked(self._largest)),
             (_STEPS, self._if_marked(self._step)),
+            (STACKS, self._if_marked(self._stack)),
             (SOFTMAXES, self._softmax),
             (PRODUCTS, self._product),
             (MULTIPLIES, self._multiply),
             (_SUMS, self._sum),
+            (functions("mean"), self._mean),
             (_SCATTERS, self._if_marked(self._scatter)),
             (_EXPS, self._exp),
             ([F.linear], self._linear),
+            ([torch.linalg.vecdot], self._vecdot),
+            (functions("bilinear"), self._bilinear),
             ([F.grid_sample], self._sample),
             ([torch.sparse.softmax], lambda done: self._on_unseen("a softmax of a sparse tensor")),
             (DROPOUTS, self._dropout),
@@ -147,9 +160,13 @@ class ByHand:
 
     def _product(self, done: Done) -> None:
         product = product_of(done) if isinstance(done.result, Tensor) else None
-        if product is None or len(product.factors) < 2:
-            return
-        axes = Axes(product.holders(), tuple(map(self._fixed.root, product.factors)), next(self._numbers))
+        if product is not None and len(product.factors) > 1:
+            self._multiplied(done, product)
+
+    def _multiplied(self, done: Done, product: Product, are_pairs: bool = False) -> None:
+        """Follow a product of matrices, or a sum of products, which is the same; ``are_pairs``: see ``Scores``."""
+        held = {axis: factors for axis, factors in product.holders().items() if factors}  # others were summed over
+        axes = Axes(held, tuple(map(self._fixed.root, product.factors)), next(self._numbers))
         if len(product.factors) > 2 and not axes.are_fixed and self._is_whole_attention(product):
             self._on_unseen("queries, keys and values are multiplied without a softmax")
         if self._is_weighed_by_layer(product):
@@ -160,7 +177,7 @@ class ByHand:
                 multiply = partial(done.func, *done.args, **done.kwargs)
                 self._weights.meet(product, which, done.result, multiply, done)
                 return
-            if not isinstance(mark, Scores):
+            if not isinstance(mark, Scores) or mark.stage == "pairs":
                 continue
             mixed = product.axis_mixed(which)  # heads are an axis of both queries and keys
             if mark.stage == "scores" and mixed is not None and len(mark.axes.factors.get(mixed, ())) > 1:
@@ -175,7 +192,7 @@ class ByHand:
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         name: StepName = "projection" if axes.are_fixed else "scores"
         self._on_step(name, done.result, product.factors, product, axes.number)
-        self._marks.set(done.result, Scores(axes))
+        self._marks.set(done.result, Scores(axes, stage="pairs" if are_pairs else "scores", starts=_starts(product)))
 
     def _is_weighed_by_layer(self, product: Product) -> bool:
         """Return whether each token is multiplied by the one feature that a layer has made of it, and all are summed.
@@ -205,27 +222,108 @@ class ByHand:
         marks = [self._weights.of(x) for x in done.args]
         mark = next(filter(None, marks), None)
         n_weights = len(marks) - marks.count(None)
+        if not n_weights and self._may_be_pairs(done):
+            self._pairs.set(done.result, (tuple(done.args), _versions(done.result, *done.args)))
         if mark is None or n_weights > 1 or any(x is done.result for x in done.args):
             return
         A, V = done.args if marks[0] is mark else done.args[::-1]
         if isinstance(V, Tensor) and isinstance(done.result, Tensor):
-            product = product_by_elements(done.result, (A, V), mark.query, self._squeeze)
+            product = product_by_elements(done.result.shape, (A, V), mark.query, self._squeeze)
             is_each = A.shape == V.shape and mark.made.scores == UNKNOWN and self._layouts.are_made(A)
             if is_each or not set(product.axes[1]) <= set(product.axes[0]):  # otherwise it masks or scales the weights
                 self._products.set(done.result, (product, partial(done.func, *done.args)))
 
     def _squeeze(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return self._viewed(torch.squeeze, x, axes)
+
+    def _select(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """Return the first part of a tensor along axes, without these; they are in order, counted from the end."""
+        places = [axis + x.ndim for axis in reversed(axes)]  # the last first, as those before it then stay in place
+        return reduce(lambda x, place: self._viewed(torch.select, x, place, 0), places, x)
+
+    def _viewed(self, func: Callable[..., Any], *args: Any) -> Tensor:
+        """Return a view as the program might have made it."""
         with unseen():
-            done = Done(torch.squeeze, (x, axes), {}, torch.squeeze(x, axes))
+            done = Done(func, args, {}, func(*args))
         self._if_marked(self._view)(done)
         self._layouts.follow(done)
         self._fixed.follow(done)
         self._on_view(done)
-        squeezed: Tensor = done.result
-        return squeezed
+        viewed: Tensor = done.result
+        return viewed
+
+    def _may_be_pairs(self, done: Done) -> bool:
+        """Return whether activations are multiplied that are vectors of the same features, such as a query and keys.
+
+        The factors are held while the product lives, so gates and scales do not count.
+        """
+        x, other = done.args if len(done.args) == 2 else (None, None)
+        return (
+            type(x) is Tensor
+            and type(other) is Tensor
+            and not (x.is_nested or other.is_nested)
+            and min(x.ndim, other.ndim) > 0
+            and (x.shape != other.shape or x.numel() <= _MOST_IN_PAIRS)
+            and x.is_floating_point()
+            and 1 < x.shape[-1] == other.shape[-1]
+            and done.result is not x is not other
+            and all(self._fixed.root(one) is None and not self._are_scores(one) for one in (x, other))
+        )
+
+    def _are_scores(self, x: Tensor) -> bool:
+        """Return whether a tensor holds scores, or a step of a softmax; projections are products of a fixed side."""
+        mark = self._marks.get(x)
+        return isinstance(mark, Scores) and (mark.stage != "scores" or not mark.axes.are_fixed)
+
+    def _vecdot(self, done: Done) -> None:
+        axis = done.named("dim", -1)
+        x, other = done.argument(0), done.argument(1)
+        if isinstance(x, Tensor) and isinstance(other, Tensor) and isinstance(axis, int):
+            self._sum_pairs(done, (x, other), axis if axis < 0 else axis - max(x.ndim, other.ndim))
+
+    def _bilinear(self, done: Done) -> None:
+        """Follow scores of pairs of queries and keys, x W y, for which both were repeated."""
+        x, other, weight = done.args[:3]
+        if self._weights.of(x) is not None or self._weights.of(other) is not None:
+            self._if_marked(lambda done: None)(done)
+            return
+        with unseen():
+            product = bilinear_product(x, other, weight, self._select)
+        if product is not None:
+            self._multiplied(done, product)
+            self._layouts.note_product(done.result, product)
+
+    def _sum_pairs(self, done: Done, factors: Sequence[Tensor], axis: int) -> None:
+        """Follow an elementwise product that was summed over an axis, counted from the end."""
+        with unseen():
+            keeps = done.result.ndim == max(x.ndim for x in factors)
+            product = product_of_pairs(factors, axis, self._select, keeps)
+        if product is None:
+            return
+        self._multiplied(done, product, are_pairs={*product.axes[0]} == {*product.axes[1]})
+        self._layouts.note_product(done.result, product)
+
+    def _sum_if_pairs(self, done: Done) -> bool:
+        """Follow a sum of products of pairs of features, or its mean, and return whether it is such a sum."""
+        pairs = self._pairs.get(done.first)
+        if pairs is None:
+            return False
+        factors, versions = pairs
+        self._pairs.forget(done.first)
+        axis = -1 if done.first.ndim == 1 else _axis(done)
+        if axis is None or versions != _versions(done.first, *factors):  # the program has written into one since
+            return False
+        self._sum_pairs(done, factors, axis)
+        return True
+
+    def _mean(self, done: Done) -> None:
+        if not self._sum_if_pairs(done):
+            self._if_marked(lambda done: None)(done)
 
     def _sum(self, done: Done) -> None:
         """Follow a step of a softmax that is written out, or the sum that completes a product of weights and values."""
+        if self._sum_if_pairs(done):
+            return
         found, axis = self._products.get(done.first), _axis(done)
         if found is None or axis is None:
             self._if_marked(self._step)(done)
@@ -278,9 +376,6 @@ class ByHand:
         if isinstance(of, Scores) and of.has_own:
             self._on_unseen("a softmax of scores of each query's own keys, joined with those of keys that all share")
             return
-        if isinstance(of, Scores) and of.mapped == _LARGEST:
-            self._on_unseen("a softmax of the largest scores alone")
-            of = None
         number = (
             of.axes.number if isinstance(of, Scores) else of.made.scores.number if isinstance(of, Weights) else None
         )
@@ -295,7 +390,8 @@ class ByHand:
     def _exp(self, done: Done) -> None:
         """Follow the first step of a softmax that is written out, of any scores."""
         mark = self._marks.get(done.first)
-        if (mark is None or isinstance(mark, Random)) and isinstance(done.result, Tensor):
+        is_first = mark is None or isinstance(mark, Random) or (isinstance(mark, Scores) and mark.stage == "pairs")
+        if is_first and isinstance(done.result, Tensor):
             self._marks.set(done.result, Scores(UNKNOWN, mapped="exp", stage="exp"))
         else:
             self._if_marked(self._step)(done)
@@ -328,7 +424,7 @@ class ByHand:
             with unseen():
                 self._mark_weights(done, over[0], replace(marks[0], over=over))
         elif stage == "exp":
-            self._marks.set(done.result, replace(marks[0], mapped="exp", stage=stage))
+            self._marks.set(done.result, replace(marks[0], mapped=_both_names(marks[0].mapped, "exp"), stage=stage))
         elif stage is not None and over:
             self._marks.set(done.result, replace(marks[0], stage=stage, over=over))
         if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:
@@ -357,7 +453,7 @@ class ByHand:
         """Mark the largest scores, which are of other keys for each query."""
         mark = self._scores(done.first)
         if mark is not None and not mark.axes.are_fixed:
-            self._marks.set(done.result[0], replace(mark, mapped=_LARGEST))
+            self._marks.set(done.result[0], replace(mark, mapped=_both_names(mark.mapped, LARGEST)))
 
     def _elementwise(self, done: Done) -> None:
         """Follow a function that leaves each score or weight in its place."""
@@ -367,8 +463,12 @@ class ByHand:
         source, mark = found
         if isinstance(mark, Scores) and mark.stage == "exp" and mark.axes == UNKNOWN and done.func not in MULTIPLIES:
             return  # exponentials have many other uses
+        if isinstance(mark, Scores) and done.func in SCATTERS and source is not done.first:
+            mark = mark.in_place()
         if isinstance(mark, Scores) and not mark.are_sums:
             mark = replace(mark, sinks=self._sinks(done, source, mark), has_own=self._has_own(done))
+        if isinstance(mark, Scores) and self._turns(done):
+            mark = replace(mark, are_turned=True)
         if isinstance(mark, Scores) and self._drops_scores(done):
             mark = replace(mark, are_dropped=True)
         if self._on_step is not no_steps and isinstance(mark, Scores) and mark.stage == "scores":
@@ -384,10 +484,41 @@ class ByHand:
             done.result is None
             and done.args
             and isinstance(mark, Scores)
-            and mark.stage == "scores"
+            and mark.stage in _JOINED
             and not mark.axes.are_fixed
         ):
-            self._marks.set(done.args[0], replace(mark, axes=replace(mark.axes, factors={})))
+            joined = replace(mark, axes=replace(mark.axes, factors={}), stage="scores")
+            for x in (done.args[0], done.args[0]._base):  # x[i][j] = y
+                if x is not None:
+                    self._marks.set(x, joined)
+
+    def _stack(self, done: Done) -> None:
+        """Follow scores that a loop has computed apart, such as for each query, each pair or each head."""
+        parts = done.first if isinstance(done.first, list | tuple) else ()
+        found = (mark for x in parts if isinstance(mark := self._marks.get(x), Scores) and mark.stage in _JOINED)
+        marks = [mark for mark in found if not mark.axes.are_fixed]
+        if not parts or len(marks) < len(parts) or not isinstance(done.result, Tensor):
+            return
+        first, ndim = marks[0], done.result.ndim
+        new = done.argument(1, 0) % ndim - ndim
+        held = first.axes.factors
+        shared = {axis: held[axis] for axis in held if all(mark.axes.factors.get(axis) == held[axis] for mark in marks)}
+        joined = replace(
+            first,
+            axes=replace(first.axes, factors=shared).moved(partial(place_in_stack, new=new)),
+            mapped=_both_names(*(mark.mapped for mark in marks)),
+            stage="scores",
+            are_dropped=any(mark.are_dropped for mark in marks),
+            are_turned=any(mark.are_turned for mark in marks) or are_turned([mark.starts for mark in marks]),
+        )
+        self._marks.set(done.result, joined)
+
+    def _turns(self, done: Done) -> bool:
+        """Return whether scores of heads or queries are joined in another order; keys may come from any tensors."""
+        if done.func not in _JOINTS or not isinstance(done.first, list | tuple) or not isinstance(done.result, Tensor):
+            return False
+        marks = [mark for x in done.first if isinstance(mark := self._marks.get(x), Scores)]
+        return done.argument(1, 0) % done.result.ndim != done.result.ndim - 1 and are_turned([m.starts for m in marks])
 
     def _drops_scores(self, done: Done) -> bool:
         """Return whether a call changes scores by dropout, or by numbers that depend on it."""
@@ -454,6 +585,17 @@ def _axis(done: Done) -> int | None:
     return dim if dim < 0 else dim - done.first.ndim
 
 
+def _versions(*several: Tensor) -> list[int | None]:
+    return [version_of(x) for x in several]
+
+
+def _starts(product: Product) -> tuple[int, ...]:
+    try:
+        return tuple(int(x.storage_offset()) for x in product.factors)
+    except (RuntimeError, NotImplementedError):  # a factor has no storage
+        return ()
+
+
 def _both_names(*names: str) -> str:
     return " and ".join(dict.fromkeys(filter(None, names)))
 
@@ -470,7 +612,10 @@ def _mixes_heads(scores: Tensor, result: Tensor) -> bool:
     return scores.ndim > 3 and result.shape == scores.shape
 
 
-_LARGEST = "topk"
+_MOST_IN_PAIRS = 1 << 16
+"""Number of features in vectors of equal shape that are held until they are summed: gates of whole texts have more."""
+_JOINED = ("pairs", "scores")
+"""Stages of scores that a loop may join."""
 SOFTMAXES = [torch.softmax, Tensor.softmax, F.softmax, F.softmin, torch.special.softmax]
 _SUMS, _EXPS = functions("sum"), functions("exp")
 _SCATTERS = functions("index_add scatter_add scatter_reduce")
@@ -500,7 +645,6 @@ _STAGE_AFTER: dict[tuple[str, ...], Any] = {
 }
 """The stage of a step's result, by the stages of its arguments."""
 _GREATER = functions("max min")
-_LARGESTS = functions("topk")
 _JOINTS = functions("cat concat concatenate pad")
 _ELEMENTWISE = [
     *functions(
@@ -511,5 +655,8 @@ _ELEMENTWISE = [
     ),
     F.one_hot,  # of an argmax
 ]
-_MAPS = functions("sigmoid exp2 relu tanh clamp clip clamp_min clamp_max softplus elu pow square gumbel_softmax argmax")
-"""Functions that map scores one by one, or draw weights by them."""
+_MAPS = functions(
+    "sigmoid logsigmoid exp2 relu leaky_relu silu gelu tanh clamp clip clamp_min clamp_max softplus elu pow square "
+    "gumbel_softmax argmax cumsum cumprod logcumsumexp"
+)
+"""Functions that map scores one by one or along an axis, as where sticks are broken, or draw weights by them."""

@@ -6,9 +6,13 @@ there. Queries may be fixed: then they are learned, and the softmax runs over to
 codebook or a memory are no tokens.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -44,14 +48,21 @@ class Constant:
 
 @dataclass(frozen=True)
 class Kept:
-    """Root of plain attributes of modules, by their ids: constants, or inputs that were kept there before the call."""
+    """Root of plain attributes of modules, by their numbers: constants, or inputs that were kept there before the
+    call."""
 
-    ids: frozenset[int]
+    numbers: frozenset[int]
 
 
 Root = int | Constant | Kept
-"""Root of a fixed tensor: the id of a parameter or a buffer, a constant, or attributes that may be inputs as well."""
+"""Root of a fixed tensor: the number of a parameter or a buffer, a constant, or attributes that may be inputs as well.
 
+Numbers are given once. An ``id`` is given again after its object is gone.
+"""
+
+
+Maker = int | bytes
+"""Identity of the matrix of a layer: a number, or a digest of what it is made of; see ``FixedRows.maker``."""
 
 WRITTEN = 0
 """Root of a buffer into which activations were written in an earlier call of its module: a cache, or a memory."""
@@ -75,6 +86,9 @@ class FixedRows:
         self.is_within = is_within
         self._roots = Marks[Root | None]()
         self._modules = Marks[list[str]]()  # the names of a module's plain tensors before it first ran
+        self._numbers, self._owners, self._next = Marks[int](), WeakValueDictionary[int, Tensor](), count(1)
+        self._numbering = threading.Lock()
+        self._makers = Marks[Maker]()
 
     def __len__(self) -> int:
         return len(self._roots)
@@ -86,11 +100,53 @@ class FixedRows:
 
     def _root(self, x: Tensor) -> Root | None:
         if type(x) is nn.Parameter:
-            return id(x)
+            return self._number(x)
         base = x._base
         if (root := self._roots.get(x)) is not None:
             return None if ACTIVE in (root, self._roots.get(base)) else root
-        return id(base) if type(base) is nn.Parameter else None
+        return self._number(base) if type(base) is nn.Parameter else None
+
+    def _number(self, x: Tensor) -> int:
+        """Return the number of a parameter, a buffer or an attribute, which no other tensor is ever given."""
+        if (number := self._numbers.get(x)) is not None:
+            return number
+        with self._numbering:  # threads that meet a parameter at once would each number it
+            if (number := self._numbers.get(x)) is None:
+                number = next(self._next)
+                self._numbers.set(x, number)
+                self._owners[number] = x
+        return number
+
+    def maker(self, x: Tensor) -> Maker:
+        """Return what identifies the matrix of a layer.
+
+        Matrices that are made anew at each call, such as W + B A of LoRA, are identified by the parameters, functions
+        and constants that they are made of. So the same layer has the same matrix at each call, and no other has it.
+        """
+        if (maker := self._makers.get(x) or self._numbers.get(x)) is not None:
+            return maker
+        if x._base is None or type(x) is nn.Parameter:
+            return self._number(x)
+        try:
+            return _digest(self.maker(x._base), x.storage_offset(), tuple(x.shape), x.stride())
+        except (RuntimeError, NotImplementedError):  # it has no storage
+            return self._number(x)
+
+    def _note_maker(self, done: Done, made: Any) -> None:
+        """Note what a call has made fixed tensors of."""
+        for place, x in enumerate(made if isinstance(made, list | tuple) else (made,)):
+            if _is_tensor(x) and self._numbers.get(x) is None and type(x) is not nn.Parameter:
+                owner = getattr(getattr(done.func, "__self__", None), "__name__", "")  # of Tensor.T.__get__, T
+                of = (self._described(list(done.args)), self._described(list(done.kwargs.items())))
+                self._makers.set(x, _digest(owner, getattr(done.func, "__name__", ""), place, *of))
+
+    def _described(self, x: Any) -> Any:
+        """Return an argument with the makers of its tensors, and without objects whose text may hold an address."""
+        if _is_tensor(x):
+            return self.maker(x)
+        if isinstance(x, list | tuple):
+            return [len(x), *map(self._described, x[:_MOST_DESCRIBED])]
+        return x if x is None or x is Ellipsis or type(x) in _PLAIN else type(x).__name__
 
     def parameter_of(self, x: Tensor) -> str:
         """Return the name of the parameter that a tensor is a view of, without that of its module; "" if of none."""
@@ -98,7 +154,7 @@ class FixedRows:
         if not isinstance(root, int):
             return ""
         named = (item for module in self._modules.objects() for item in module._parameters.items())
-        name, parameter = next(((name, one) for name, one in named if id(one) == root), ("", None))
+        name, parameter = next(((name, one) for name, one in named if self._numbers.get(one) == root), ("", None))
         is_view = parameter is not None and parameter.untyped_storage()._cdata == x.untyped_storage()._cdata
         return name if is_view else ""
 
@@ -126,6 +182,7 @@ class FixedRows:
             is_number = not _is_integer(done.result) or done.func is torch.arange
             if not is_number or done.func not in _MAY_TAKE_INPUT or _is_plain(done.args):
                 self._roots.set(done.result, Constant(None if not is_number or done.func.__name__ in _UNSET else True))
+                self._note_maker(done, done.result)
                 return
         name = getattr(done.func, "__name__", "")
         tensors = list(filter(_is_tensor, done.args[:1] if name in _READ_FIRST_ALONE else done.each()))
@@ -134,12 +191,16 @@ class FixedRows:
         written = done.kwargs.get("out", first if done.result is None or writes(done.func) else None)
         if isinstance(written, Tensor):
             self._write(name, written, [root for x, root in zip(tensors, roots, strict=True) if x is not written])
+            if isinstance(self._roots.get(written), Constant):
+                self._note_maker(done, written)
         elif roots and (all(map(_is_fixed, roots)) or (isinstance(roots[0], Constant) and set(roots) == {roots[0]})):
             self._set_all(done.result, _root_of_all(roots))
+            self._note_maker(done, done.result)
         elif name in _CHOOSING and (fixed := list(filter(_is_fixed, roots))):
             others = [x for x, root in zip(tensors, roots, strict=True) if _is_unset(root)]
             if len(fixed) + len(others) == len(roots):
                 self._set_all(done.result, WRITTEN if any(map(_is_integer, others)) else _root_of_all(fixed))
+                self._note_maker(done, done.result)
 
     def _set_all(self, result: Any, root: Root | None) -> None:
         for x in result if isinstance(result, list | tuple) else (result,):
@@ -158,9 +219,10 @@ class FixedRows:
             elif root.is_fixed is None and (others or name in _COPYING):
                 root.is_fixed = True
         elif root is not None and not are_fixed:
-            ids = root.ids if isinstance(root, Kept) else {root}
-            if name in _COPYING or ids != {id(written)}:
-                owners = [owner for one in ids if (owner := self._roots.tensor(one)) is not None]  # such as x of x.data
+            numbers = root.numbers if isinstance(root, Kept) else {root}
+            if name in _COPYING or numbers != {self._numbers.get(written)}:
+                found = map(self._owners.get, numbers)
+                owners = [owner for owner in found if owner is not None]  # such as x of x.data
                 storage = written.untyped_storage()._cdata
                 same = [owner for owner in owners if owner.untyped_storage()._cdata == storage]
                 self._set_all((written, written._base, *same), ACTIVE)
@@ -171,8 +233,8 @@ class FixedRows:
             for x in own.values():
                 if x is None or type(x) is nn.Parameter:
                     continue
-                if (root := self._roots.get(x)) != id(x):
-                    self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else id(x))
+                if (root := self._roots.get(x)) != (number := self._number(x)):
+                    self._roots.set(x, WRITTEN if root in (ACTIVE, WRITTEN) else number)
         # All modules at once: attributes that they are given later may be results of a forward pass.
         for one in _parts_of(module) if self._modules.get(module) is None else [module]:
             names = self._modules.get(one)
@@ -182,7 +244,8 @@ class FixedRows:
             for x in map(vars(one).get, names):
                 if type(x) is Tensor and self._roots.get(x) is None:
                     is_factor = x.is_floating_point() and x.numel() == 1
-                    self._roots.set(x, id(x) if is_factor else Kept(frozenset({id(x)})))
+                    number = self._number(x)
+                    self._roots.set(x, number if is_factor else Kept(frozenset({number})))
 
 
 def _parts_of(module: nn.Module) -> list[nn.Module]:
@@ -191,6 +254,16 @@ def _parts_of(module: nn.Module) -> list[nn.Module]:
         return list(module.modules())
     except Exception:
         return [module]
+
+
+_MOST_DESCRIBED = 64
+"""Number of items of a list that tell what is made of it: a list may hold all numbers of a tensor."""
+
+_PLAIN = (bool, int, float, complex, str, slice, torch.Size, torch.dtype, torch.device)
+
+
+def _digest(*of: Any) -> bytes:
+    return blake2b(repr(of).encode(), digest_size=16).digest()
 
 
 def _is_plain(args: Sequence[Any]) -> bool:
@@ -210,7 +283,7 @@ def _is_fixed(root: Root | None) -> bool:
 
 def _root_of_all(roots: Sequence[Root | None]) -> Root | None:
     """Return the root of a tensor that is made from fixed tensors with these roots."""
-    kept = [root.ids for root in roots if isinstance(root, Kept)]
+    kept = [root.numbers for root in roots if isinstance(root, Kept)]
     return Kept(frozenset().union(*kept)) if kept else roots[0] if roots else None
 
 

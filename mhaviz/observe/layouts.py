@@ -1,5 +1,6 @@
 """Follow the axes of a program's tensors through the functions that it calls."""
 
+import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -33,8 +34,8 @@ from mhaviz.observe.axes import (
     with_cut,
     with_others,
 )
-from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_product, slice_of
-from mhaviz.observe.descent import FixedRows, are_rows_fixed
+from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_any_product, layout_of_product, slice_of
+from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
 from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
@@ -47,6 +48,7 @@ class Layouts:
 
     def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
         self._layouts, self.inputs, self._fixed = MarksByMemory[Layout](), inputs, fixed
+        self._here = threading.local()
 
     def get(self, x: Tensor) -> Layout | None:
         """Return the layout of a tensor; None: nothing is known of it."""
@@ -69,6 +71,10 @@ class Layouts:
     def parameter_of(self, x: Tensor) -> str:
         """See ``FixedRows.parameter_of``."""
         return self._fixed.parameter_of(x)
+
+    def maker(self, x: Tensor) -> Maker:
+        """See ``FixedRows.maker``."""
+        return self._fixed.maker(x)
 
     def are_fixed(self, x: Tensor) -> bool:
         """Return whether a tensor is known to be computed from parameters and constants alone."""
@@ -120,6 +126,10 @@ class Layouts:
         for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
             if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
                 self._layouts.set(x, layout)
+
+    def note_product(self, x: Tensor, product: Product) -> None:
+        """Note that the result of the call that runs is a product, which its function does not tell."""
+        self._here.product = x, product
 
     def before(self, x: Tensor) -> Layout:
         """Return the layout that a tensor had before its axes were moved in place."""
@@ -251,6 +261,8 @@ class Layouts:
         self._layouts.set(result, layout.with_axis(-2, tokens))
 
     def _after(self, done: Done) -> Layout | None:
+        if (noted := self._here.__dict__.pop("product", None)) is not None and noted[0] is done.result:
+            return layout_of_any_product(self, noted[1], done.result.shape)
         rule = AXIS_RULES.get(done.func)
         if rule is not None:
             return rule(self, done)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
-from mhaviz.errors import MhavizError, parameter
+from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, Sides
@@ -112,7 +112,7 @@ class Watch:
             self._refuse_unless_asked,
             step,
         )
-        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step, self._recurrence.follow)
+        self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step, self._follow_view)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
         self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
@@ -125,6 +125,7 @@ class Watch:
         self.is_active = self.has_forked = False
         self.operations = 0
         self._missed: dict[str, None] = {}
+        self._outside: dict[str, None] = {}
         self._unfinished: Counter[str] = Counter()
         self.handlers: dict[Any, Handler | None] = {**self._by_hand.handlers(), **self._fused.handlers()}
         _watches.add(self)
@@ -180,6 +181,15 @@ class Watch:
     def missed(self) -> list[str]:
         """Messages about what was not seen or is not known, one line each."""
         return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
+
+    @property
+    def outside(self) -> list[str]:
+        """Message about attention that runs outside of the model; empty: none has. Of the model, nothing is missed."""
+        if not self._outside:
+            return []
+        first, *others = self._outside
+        more = f" and {counted(len(others), 'other line')}" if others else ""
+        return [f"{first}{more}: attention runs outside of the recorded model, and is not drawn"]
 
     def handler_for(self, func: Any) -> Handler | None:
         """Find the handler of a function that is not in ``handlers``, and store it there if the function is PyTorch's.
@@ -244,6 +254,11 @@ class Watch:
         self._tracer.take(result, seen)
         self._recurrence.take(result, seen)
 
+    def _follow_view(self, done: Done) -> None:
+        """Follow a view of weights or values that was made here, and not by the program."""
+        self._tracer.follow(done)
+        self._recurrence.follow(done)
+
     def _take_step(self, on_step: OnStep, *args: Any, **kwargs: Any) -> None:
         file, line = line_of_program()
         on_step(replace(Step(*args, **kwargs), module=self._module(), file=file, line=line))
@@ -269,6 +284,7 @@ class Watch:
 
     def _is_passed_over(self, tensors: Sequence[Tensor], q_length: int, k_length: int) -> bool:
         """Return whether to skip the attention: it is not wanted and has been counted, or it cannot be read."""
+        self._note_if_outside()
         return self._place_to_show(tensors, (q_length, k_length)) is None
 
     def _order_of_call(self, call: AttentionCall | AttentionWeights, place: Place, given: Sequence[Tensor]) -> Order:
@@ -353,6 +369,8 @@ class Watch:
 
         Errors are noted, and do not reach the program. ``lengths``: the numbers of queries and keys; None: not known.
         """
+        if not sides.why:
+            self._note_if_outside()
         place = self._place_to_show(tensors, lengths)
         if place is None:
             return
@@ -377,6 +395,12 @@ class Watch:
         places = read_places(observed.sides, self._tracer.sequences)
         tokens = replace(observed.order.tokens, places=places)
         return replace(observed, order=replace(observed.order, tokens=tokens))
+
+    def _note_if_outside(self) -> None:
+        """Note where an attention runs that is not within the model."""
+        is_outside = self._has_model and torch._C._current_graph_task_id() == -1 and self._modules.place() is None
+        if is_outside and len(self._outside) < _MOST_LINES:
+            self._outside[self._modules.line()] = None
 
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
         if not self._is_asked(place):

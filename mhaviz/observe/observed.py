@@ -130,7 +130,9 @@ in the program's axes or raises MhavizError; and with (q_length, k_length), None
 """
 
 
-def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed: bool) -> ObservedCall:
+def observed_weights(
+    A: Tensor, order: Order, visible: Tensor | None, is_changed: bool, is_difference: bool = False
+) -> ObservedCall:
     """Return the observed call of weights in the program's own axes, (…, q_length, k_length).
 
     If the softmax's weights are unchanged, what a row lacks to a sum of 1 is the weight of a sink.
@@ -141,6 +143,7 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
         visible: bool, of their shape: True where the softmax's score was not masked; None: not known. NaN of queries
             that see no key becomes 0.
         is_changed: whether the program has changed the weights since the softmax.
+        is_difference: whether it has subtracted other weights from them.
 
     Raises:
         MhavizError: some weights are negative.
@@ -150,8 +153,10 @@ def observed_weights(A: Tensor, order: Order, visible: Tensor | None, is_changed
         is_nan = (A.isnan() & ~visible).all(dim=-1, keepdim=True)
         A, nan = A.masked_fill(is_nan, 0.0), order.arrange(is_nan.expand_as(A))[..., 0].any(dim=1)
     if bool((least := A.amin()) < 0):
+        what = "subtracts two softmaxes, and " if is_difference else ""
         raise MhavizError(
-            f"multiplies its values by negative weights, down to {float(least):.3g}, which no map of weights can show"
+            f"{what}multiplies its values by negative weights, down to {float(least):.3g}, which no map of weights can "
+            "show"
         )
     if is_changed and visible is not None and _has_hidden(A, visible):
         visible = None

@@ -225,24 +225,94 @@ def product_of(done: Done) -> Product | None:
 
 
 def product_by_elements(
-    result: Tensor, factors: Sequence[Tensor], query: int | None, squeeze: Callable[[Tensor, tuple[int, ...]], Tensor]
+    sizes: Sequence[int],
+    factors: Sequence[Tensor],
+    query: int | None,
+    squeeze: Callable[[Tensor, tuple[int, ...]], Tensor],
 ) -> Product:
-    """Return an elementwise product of weights and values, which has yet to be summed over an axis.
+    """Return an elementwise product of this shape, which has yet to be summed over an axis.
 
     A factor lacks the axes along which it is repeated. Values also lack the axis of a single query; ``query``: that
     axis, counted from the end.
     """
-    every = range(-result.ndim, 0)
-    there = [[axis >= -x.ndim and (x.shape[axis] > 1 or result.shape[axis] == 1) for axis in every] for x in factors]
+    every = range(-len(sizes), 0)
+    there = [[axis >= -x.ndim and (x.shape[axis] > 1 or sizes[axis] == 1) for axis in every] for x in factors]
     if query is not None:
-        there[1][query] &= result.shape[query] > 1
-    letters = _DOTS[: result.ndim]
+        there[1][query] &= sizes[query] > 1
+    letters = _DOTS[: len(sizes)]
     squeezed = (
         squeeze(x, tuple(axis for axis in every if axis >= -x.ndim and not own[axis]))
         for x, own in zip(factors, there, strict=True)
     )
     axes = ("".join(letter for letter, one in zip(letters, own, strict=True) if one) for own in there)
     return Product(tuple(squeezed), tuple(axes), letters)
+
+
+Select = Callable[[Tensor, tuple[int, ...]], Tensor]
+"""Returns the first part of a tensor along axes, in order and counted from the end, without these axes."""
+
+
+def product_of_pairs(factors: Sequence[Tensor], axis: int, select: Select, keeps: bool) -> Product | None:
+    """Return an elementwise product that is summed over an axis, as of queries and keys; None: not of both.
+
+    A factor lacks the axes along which it is repeated.
+
+    Args:
+        factors: the two factors.
+        axis: the axis that is summed over, counted from the end.
+        select: see ``Select``.
+        keeps: whether the result has an axis of length 1 in its place, which no factor has.
+    """
+    letters = _DOTS[: max(x.ndim for x in factors)]
+    if not -min(x.ndim for x in factors) <= axis < 0 or len({x.shape[axis] for x in factors}) > 1:
+        return None
+    names, alone = _without_repeats(factors, letters, axis, select)
+    return Product(alone, names, letters.replace(letters[axis], _COLUMN * keeps))
+
+
+def bilinear_product(x: Tensor, other: Tensor, weight: Tensor, select: Select) -> Product | None:
+    """Return the product that ``F.bilinear`` computes, x W y, of queries and keys; None: it is of rows of each."""
+    letters = _DOTS[: x.ndim - 1]
+    (own, beside), alone = _without_repeats((x, other), letters + _SHARED, -1, select, reads=True)
+    names = own, f"{_COLUMN}{_SHARED}{_ROW}", beside.replace(_SHARED, _ROW)
+    return Product((alone[0], weight, alone[1]), names, letters + _COLUMN) if {*own} != {*beside} else None
+
+
+def _without_repeats(
+    factors: Sequence[Tensor], letters: str, axis: int, select: Select, reads: bool = False
+) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
+    """Return two factors, and the letters of each, without the axes along which one of them is repeated.
+
+    Args:
+        factors: of shapes that broadcast.
+        letters: of their product.
+        axis: the axis that is summed over.
+        select: see ``Select``.
+        reads: whether to compare numbers along an axis, as a factor may have been copied after it was repeated.
+    """
+    shapes = [{at: x.shape[at] for at in range(-x.ndim, 0) if at != axis} for x in factors]
+    long = {at for shape in shapes for at, size in shape.items() if size > 1}
+    repeated = [
+        {at for at in shape if at in long and _is_repeated(x, at, reads)}
+        for x, shape in zip(factors, shapes, strict=True)
+    ]
+    both = repeated[0] & repeated[1]
+    names = (
+        "".join(letters[at] for at in range(-x.ndim, 0) if at not in gone - both)
+        for x, gone in zip(factors, repeated, strict=True)
+    )
+    alone = (select(x, tuple(sorted(gone - both))) for x, gone in zip(factors, repeated, strict=True))
+    return tuple(names), tuple(alone)
+
+
+def _is_repeated(x: Tensor, axis: int, reads: bool) -> bool:
+    """Return whether a tensor holds the same numbers along an axis, or has length 1 there."""
+    if x.shape[axis] == 1 or not x.stride(axis):
+        return True
+    is_captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not reads or x.is_meta or is_captured or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return False
+    return torch.equal(x.narrow(axis, 0, 1).expand_as(x), x)
 
 
 def _einsum_product(args: Sequence[Any]) -> Product | None:
@@ -282,5 +352,7 @@ _ADDING = frozenset(functions("addmm baddbmm"))
 _SUM_OVER_LAST = frozenset([F.linear, *functions("inner")])
 """Functions that sum over the last axis of both factors."""
 
-PRODUCTS = frozenset([*functions("matmul bmm mm mv addmm baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum])
+PRODUCTS = frozenset(
+    [*functions("matmul bmm mm mv dot vdot addmm baddbmm inner tensordot"), torch.linalg.matmul, torch.einsum]
+)
 """Functions of PyTorch that multiply matrices."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -149,6 +150,16 @@ def _linear(tracer: "Tracer", done: Done) -> Traced | None:
     return traced if is_plain and tracer.get(done.args[1]) is None else _multiply(tracer, done)
 
 
+def _in_pairs(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what scores are made of that a function computes of two vectors each, which may have been repeated."""
+    terms = [traced for x in done.args[:2] if (traced := tracer.get(x)) is not None and x.ndim == done.args[0].ndim]
+    if len(terms) != 2 or any(traced.other is not None or traced.numbers.shape[-1] > 1 for traced in terms):
+        return None
+    pairs = sum_of(*terms)
+    gone = pairs.numbers.ndim - done.result.ndim
+    return pairs.moved(lambda numbers: numbers.squeeze(-1)) if gone else pairs
+
+
 def attend(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the output of an attention is made of: the tokens that its queries are."""
     tracer.epoch += 1
@@ -166,6 +177,7 @@ SUMS: "dict[Any, Rule]" = {
         (functions("sum mean amax amin nansum nanmean"), reduced),
         ([F.linear], _linear),
         (PRODUCTS, _multiply),
+        ([torch.linalg.vecdot, F.bilinear], _in_pairs),
         ([F.scaled_dot_product_attention], attend),
     )
     for func in several

@@ -10,6 +10,9 @@ from torch import Tensor
 from mhaviz.observe.descent import Axes
 from mhaviz.observe.dropout import Noise, Random, Undropped
 
+LARGEST = "topk"
+"""The function that leaves the largest scores of each query, which are of other keys for each."""
+
 SAMPLED = "grid_sample"
 """The function that reads values at points of an image, which have no scores."""
 
@@ -23,20 +26,33 @@ class Scores:
         mapped: names of other functions that have mapped the scores; "": none.
         sinks: how many numbers of its last axis were made by no product.
         stage: how far a softmax that is written out has come. "sums" are of exponentials, logarithms are of sums or
-            weights.
+            weights. "pairs" are of one query and one key each, and are scores once a loop has joined them.
         over: the axes over which sums and logarithms run, such as rows and columns in turn; empty: no such stage, or
             not known.
         has_own: whether scores of each query's own keys were joined with those of keys that queries share.
         are_dropped: whether dropout has changed the scores, so that weights without it are not known.
+        starts: where the numbers of each factor begin in memory, which tells the order of heads and rows cut from it.
+        are_turned: whether a loop has joined them in another order than their factors were cut in.
     """
 
     axes: Axes
     mapped: str = ""
     sinks: int = 0
-    stage: Literal["scores", "exp", "sums", "log sums", "log weights"] = "scores"
+    stage: Literal["pairs", "scores", "exp", "sums", "log sums", "log weights"] = "scores"
     over: tuple[int, ...] = ()
     has_own: bool = False
     are_dropped: bool = False
+    starts: tuple[int, ...] = ()
+    are_turned: bool = False
+
+    @property
+    def are_largest(self) -> bool:
+        """Whether only the largest scores of each query are left, and not in the places of their keys."""
+        return LARGEST in self.mapped.split(" and ")
+
+    def in_place(self) -> "Scores":
+        """Return the mark of the largest scores after they were put in the places of their keys."""
+        return replace(self, mapped=" and ".join(name for name in self.mapped.split(" and ") if name != LARGEST))
 
     @property
     def are_sums(self) -> bool:
@@ -64,6 +80,8 @@ class Made:
         unmet: functions that take back the notes that their softmaxes have met no values.
         is_dropped: whether dropout has changed weights that have met values.
         is_random: whether random numbers that are no dropout have changed weights that have met values.
+        is_difference: whether the program has subtracted weights from others.
+        starts: see ``Scores``.
     """
 
     scores: Axes
@@ -79,6 +97,8 @@ class Made:
     unmet: tuple[Callable[[], None], ...] = ()
     is_dropped: bool = False
     is_random: bool = False
+    is_difference: bool = False
+    starts: tuple[int, ...] = ()
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
@@ -150,6 +170,16 @@ class Weights:
             for view in self.views:
                 x = view(x)
         return x
+
+
+def are_turned(starts: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether parts that a loop joins were cut in another order, by where each of their factors begins."""
+    return any(list(of_factor) != sorted(of_factor) for of_factor in zip(*starts, strict=False))
+
+
+def place_in_stack(axis: int, new: int) -> int:
+    """Return where ``torch.stack`` puts an axis; all are counted from the end, and ``new`` is the axis that it adds."""
+    return axis if axis > new else axis - 1
 
 
 def _is_one(mean: float) -> bool:

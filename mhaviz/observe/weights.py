@@ -40,7 +40,7 @@ from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weigh
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.sides import sides_of_weights
-from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights
+from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import TakeStep, no_steps, others_than
 from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.zeroing import zero_in_weights
@@ -98,7 +98,8 @@ class WeightsByHand:
         """
         A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
-        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, visible=visible)
+        why = _TURNED if scores.are_turned else _RANKED if scores.are_largest else ""
+        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible, starts=scores.starts)
         if scores.axes.over_fixed(axis) is False:
             made.unmet = (self._on_unmet(_UNMET),)
         undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
@@ -147,6 +148,24 @@ class WeightsByHand:
             self.on_unseen("a softmax weighs what grid_sample has read at some points")
         elif source.shape[-1] == 1 < made.shape[-1] and -1 not in mark.axes:
             return
+        elif done.func in STACKS:
+            marks, new = [one for _, one in found], done.argument(1, 0) % made.ndim - made.ndim
+            changed = _changed(made, marks, tuple(place_in_stack(axis, new) for axis in mark.axes))
+            if len({one.axes for one in marks}) > 1:
+                return
+            if are_turned([one.made.starts for one in marks]):
+                changed.made.why_unknown = changed.made.why_unknown or _TURNED
+            query = None if mark.query is None else place_in_stack(mark.query, new)
+            changed = replace(changed, query=query, undropped=undropped, mean=after.mean, is_random=after.is_random)
+            self._set(made, changed)
+        elif along := _axes_of_keys(done, found, made):
+            changed = _changed(made, [one for _, one in found], along)
+            if done.func in SCATTERS and changed.made.why_unknown == _RANKED:
+                changed.made.why_unknown = ""  # each stands where its value does
+            elif done.func in LARGESTS:
+                changed.made.why_unknown = changed.made.why_unknown or _RANKED
+            changed.made.sinks, changed.made.visible = 0, None  # both are of other columns
+            self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
         elif done.func is not F.linear or source.ndim > 3:  # from three axes a layer makes hidden states
             axes = [axis for x, one in found if _has_place_for(made, x, one.axes) for axis in one.axes]
             if axes:
@@ -155,6 +174,9 @@ class WeightsByHand:
                     done.func in _SORTS or done.args[0] is not source or _is_reordered(done.again(), source, mark)
                 ):
                     changed.made.why_unknown = _REORDERED
+                if done.func in _SUBTRACTS and len(found) > 1:  # Ye et al. 2024, arXiv 2410.05258
+                    changed.made.is_difference = True
+                    changed.made.why_unknown = changed.made.why_unknown and _DIFFERENCE
                 self._set(made, replace(changed, undropped=undropped, mean=after.mean, is_random=after.is_random))
 
     def _after(self, done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> Weights:
@@ -423,7 +445,7 @@ class WeightsByHand:
             if not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
             order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
-            observed = observed_weights(A, order, visible, made.is_changed)
+            observed = observed_weights(A, order, visible, made.is_changed, made.is_difference)
             observed = replace(observed, is_before_dropout=made.is_dropped, is_random=made.is_random)
 
             def weighted() -> WeightedValues | None:
@@ -474,7 +496,7 @@ class WeightsByHand:
         found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
         fixed = False if False in found else None if None in found else True
         why = NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
-        if not why and product.query:
+        if not why and product.query and made.why_unknown != _RANKED:
             why = "weighs values of each query's own, such as those of experts, not tokens"
         return Sides(are_fixed, why)
 
@@ -488,14 +510,29 @@ NO_PRODUCT = (
 )
 _IN_PARTS = "multiplies values by a part of its softmax at a time, such as a head or a block of keys; not shown"
 _POOLED = "sums over its queries, or over heads, in the product with values; not shown"
+_TURNED = (
+    "joins scores in another order than their queries, keys or heads were cut in, and it is not known which are which; "
+    "not shown"
+)
+_RANKED = (
+    "weighs the keys of each query's largest scores or weights, and it is not known which keys these are; not shown"
+)
 _REORDERED = "reorders its keys or queries after the softmax, and it is not known which are which"
 
 _AFTER_DROPOUT = "changes its weights after dropout, or drops scores; what they are without it is not known; not shown"
 _CUT = "changes a part of its weights, and it is not known which tokens and heads these are of"
 
+_DIFFERENCE = "subtracts two softmaxes, and it is not known which tokens and heads these are of; not shown"
+
 _LAYERS = frozenset(functions("linear bilinear conv1d conv2d conv3d"))
 """Functions whose results are other tokens' features, and no matter of weights."""
 
+STACKS = frozenset(functions("stack"))
+LARGESTS = frozenset(functions("topk"))
+SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce"))
+_JOINS_KEYS = LARGESTS | SCATTERS | frozenset(functions("cat concat concatenate"))
+
+_SUBTRACTS = frozenset(functions("sub subtract"))
 _SORTS = frozenset(functions("sort msort"))
 _REORDERS = _SORTS | frozenset(functions("flip fliplr flipud roll rot90 gather take_along_dim"))
 _INDEXED = frozenset(functions("getitem index_select"))
@@ -523,8 +560,21 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made.starts = first.starts
+    made.is_difference = any(mark.made.is_difference for mark in before)
     made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
     return Weights(made, axes, before[0].query)
+
+
+def _axes_of_keys(done: Done, found: Sequence[tuple[Tensor, Weights]], made: Tensor) -> tuple[int, ...]:
+    """Return the axis of keys along which weights are joined with others, put in place or ranked; empty: none."""
+    dim = done.argument(2, -1) if done.func in LARGESTS else done.argument(1, 0)
+    is_known = all(mark.made.scores != UNKNOWN for _, mark in found)  # a router's outputs have many other uses
+    if done.func not in _JOINS_KEYS or not isinstance(dim, int) or not is_known:
+        return ()
+    axis = dim if dim < 0 else dim - made.ndim
+    is_source = done.func not in SCATTERS or all(x is not done.first for x, _ in found)
+    return (axis,) if is_source and all(axis in mark.axes and x.ndim == made.ndim for x, mark in found) else ()
 
 
 def _has_place_for(made: Tensor, source: Tensor, axes: Sequence[int]) -> bool:

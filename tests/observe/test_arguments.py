@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.overrides import handle_torch_function, has_torch_function
 from watched import watch
 
-from mhaviz.observe import arguments, functions, layouts, merging, weights
+from mhaviz.observe import arguments, functions, layouts, merging, tracing, weights
 from mhaviz.observe.arguments import positional
 from mhaviz.observe.axis_rules import AXIS_RULES
 from mhaviz.observe.handlers import Done
@@ -36,6 +36,10 @@ _SEVERAL = {
     "swapaxes": {"axis0": 0, "axis1": 2},
     "transpose swapdims": {"dim0": 0, "dim1": 2},
     "softmax log_softmax logsumexp sum argmax squeeze unsqueeze": {"dim": 1},
+    "cumsum cumprod logcumsumexp": {"dim": 1},
+    "dot": {"input": X[0, 0], "tensor": X[0, 1]},
+    "vdot": {"input": X[0, 0], "other": X[0, 1]},
+    "linalg_vecdot": {"x": X, "y": X + 1},
     "special_softmax special_log_softmax special_logsumexp unbind softmin max min": {"dim": 1},
     "index_fill": {"dim": 1, "index": PLACES, "value": 0.5},
     "index_add index_copy": {"dim": 1, "index": PLACES, "source": X[:, :2]},
@@ -97,7 +101,14 @@ _SEVERAL = {
     "grid_sample": {"input": IMAGE, "grid": torch.zeros(2, 3, 3, 2), "align_corners": False},
     "avg_pool1d max_pool1d": {"kernel_size": 2},
     "avg_pool2d max_pool2d": {"input": IMAGE, "kernel_size": 2},
-    "adaptive_avg_pool2d": {"input": IMAGE, "output_size": 2},
+    "avg_pool3d max_pool3d": {"input": IMAGE[:, None], "kernel_size": 1},
+    "channel_shuffle": {"input": IMAGE, "groups": 2},
+    "pixel_shuffle": {"input": X.view(1, 4, 2, 6), "upscale_factor": 2},
+    "pixel_unshuffle": {"input": X.view(1, 1, 8, 6), "downscale_factor": 2},
+    "fill": {"value": 0.5},
+    "unfold": {"dimension": 1, "size": 2, "step": 2},
+    "masked_select": {"mask": MASK},
+    "adaptive_avg_pool2d adaptive_max_pool2d": {"input": IMAGE, "output_size": 2},
     "conv1d": {"weight": KERNEL, "bias": None, "padding": 1},
     "conv2d": {"input": IMAGE, "weight": torch.randn(3, 2, 2, 2), "stride": 2},
     "conv3d": {"input": IMAGE[:, None], "weight": torch.randn(3, 1, 1, 1, 1)},
@@ -126,6 +137,7 @@ WITHOUT_NAMES = {"einsum", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_at
     "cuda",  # may not be there
     "_fused_dropout",  # of a GPU
     "type",
+    "upsample",  # deprecated
 }
 """Functions that PyTorch lets nobody call by names, or whose arguments are bound by their signature."""
 
@@ -136,6 +148,7 @@ def _followed():
         *(AXIS_RULES, Watch(lambda observed: None).handlers, functions.DROPOUTS, functions.VIEWS, functions.MULTIPLIES),
         *(layouts._STARTS, layouts._SORTS, layouts._RETURN_SEVERAL, layouts._REPLACES, weights._REORDERS),
         *(merging._LAYERS, merging._WEIGH, merging._NORMALISE),
+        *(tracing._RULES, tracing.WRITERS, tracing._CUTS),
     )
     named = {}
     for func in set().union(*tables):
@@ -148,7 +161,7 @@ def _followed():
 FOLLOWED = _followed()
 
 
-_FIRST = {"input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"}
+_FIRST = {"x", "input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"}
 
 
 def _calls(name):

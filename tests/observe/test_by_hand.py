@@ -569,3 +569,215 @@ def test_a_product_and_its_sum_are_seen_in_inference_too(mode):
     with mode():
         seen, _ = watch(model, torch.randn(2, 5, 8))
     torch.testing.assert_close(seen[0].call.weights()[:, 0], model.A)
+
+
+def _pairs_of_heads(q, k, pair):
+    """Scores, computed by a loop over examples, heads, queries and keys."""
+    return torch.stack(
+        [
+            torch.stack(
+                [torch.stack([torch.stack([pair(x, y) for y in K]) for x in Q]) for Q, K in zip(*one, strict=True)]
+            )
+            for one in zip(q, k, strict=True)
+        ]
+    )
+
+
+def _filled(q, k):
+    S = torch.empty(*q.shape[:3], k.shape[2])
+    for i in range(q.shape[2]):
+        for j in range(k.shape[2]):
+            S[:, :, i, j] = (q[:, :, i] * k[:, :, j]).sum(-1)
+    return S
+
+
+def _filled_through_views(q, k):
+    S = torch.zeros(*q.shape[:3], k.shape[2])
+    for i, x in enumerate(q.unbind(2)):
+        for j, y in enumerate(k.unbind(2)):
+            S[:, :, i][..., j] = torch.linalg.vecdot(x, y)
+    return S
+
+
+def _repeated(q, k):
+    return q.unsqueeze(3).repeat(1, 1, 1, k.shape[2], 1), k.unsqueeze(2).repeat(1, 1, q.shape[2], 1, 1)
+
+
+SCORES_OF_PAIRS = {
+    "vecdot": lambda q, k: torch.linalg.vecdot(q.unsqueeze(-2), k.unsqueeze(-3)),
+    "vecdot along another axis": lambda q, k: torch.linalg.vecdot(q.mT.unsqueeze(-1), k.mT.unsqueeze(-2), dim=2),
+    "products and their sum": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1),
+    "expanded": lambda q, k: (q.unsqueeze(-2).expand(-1, -1, -1, 6, -1) * k.unsqueeze(-3)).sum(dim=-1),
+    "a sum that keeps its axis": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1, keepdim=True).squeeze(-1),
+    "a mean": lambda q, k: (q.unsqueeze(-2) * k.unsqueeze(-3)).mean(-1) * 4,
+    "bilinear": lambda q, k: F.bilinear(*_repeated(q, k), torch.eye(4)[None]).squeeze(-1),
+    "nn.Bilinear": lambda q, k: _identity()(*_repeated(q, k))[..., 0],
+    "a loop over pairs by dot": lambda q, k: _pairs_of_heads(q, k, torch.dot),
+    "a loop over pairs by sums": lambda q, k: _pairs_of_heads(q, k, lambda x, y: (x * y).sum()),
+    "a loop over queries": lambda q, k: torch.stack([(k @ x.unsqueeze(-1))[..., 0] for x in q.unbind(2)], 2),
+    "a loop over queries, last": lambda q, k: torch.stack([(k @ x.unsqueeze(-1))[..., 0] for x in q.unbind(2)], -1).mT,
+    "a loop over heads": lambda q, k: torch.stack([q[:, head] @ k[:, head].mT for head in range(3)], 1),
+    "a loop over examples": lambda q, k: torch.stack([x @ y.mT for x, y in zip(q, k, strict=True)]),
+    "a loop that fills a table": _filled,
+    "a loop that fills a table through views": _filled_through_views,
+}
+
+
+def _identity():
+    layer = nn.Bilinear(4, 4, 1, bias=False)
+    nn.init.eye_(layer.weight[0])
+    return layer
+
+
+class _Pairs(nn.Module):
+    def __init__(self, scores):
+        super().__init__()
+        self.qkv, self.scores = nn.Linear(12, 36), scores
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 3, 4)).permute(2, 0, 3, 1, 4)
+        self.A = (self.scores(q, k) / 2).softmax(-1)
+        self.q, self.k = q, k
+        return (self.A @ v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("scores", SCORES_OF_PAIRS.values(), ids=SCORES_OF_PAIRS)
+def test_scores_of_pairs_of_queries_and_keys(scores):
+    model = _Pairs(scores)
+    with torch.no_grad():
+        seen, _ = watch(model, torch.randn(2, 6, 12))
+    assert torch.equal(seen.weights(), model.A)
+    torch.testing.assert_close(model.A, (model.q @ model.k.mT / 2).softmax(-1))
+    assert seen.missed == []
+
+
+@pytest.mark.parametrize("heads", [(2, 0, 1), (0, 2, 1)])
+def test_scores_that_a_loop_joins_in_another_order_are_not_drawn(heads):
+    """Its first head would be called head 0."""
+
+    class Turned(_Pairs):
+        def forward(self, x):
+            q, k, v = self.qkv(x).unflatten(-1, (3, 3, 4)).permute(2, 0, 3, 1, 4)
+            return torch.stack([q[:, head] @ k[:, head].mT for head in heads], 1).softmax(-1) @ v[:, heads]
+
+    seen, _ = watch(Turned(None), torch.randn(2, 6, 12))
+    (line,) = seen.missed
+    assert not seen
+    assert "joins scores in another order" in line
+
+
+class _Luong(nn.Module):
+    """Luong et al. 2015, arXiv 1508.04025, as the chatbot of PyTorch's tutorials: the length is first."""
+
+    def __init__(self, is_general):
+        super().__init__()
+        self.embed, self.gru = nn.Embedding(9, 8), nn.GRU(8, 8)
+        self.layer = nn.Linear(8, 8) if is_general else nn.Identity()
+
+    def forward(self, ids):
+        memory, state = self.gru(self.embed(ids))
+        self.A = []
+        for _ in range(3):
+            x, state = self.gru(state[:1], state)
+            A = F.softmax(torch.sum(x * self.layer(memory), dim=2).t(), dim=1).unsqueeze(1)
+            self.A.append(A)
+            state = state + A.bmm(memory.transpose(0, 1)).transpose(0, 1)
+        return state
+
+
+@pytest.mark.parametrize("is_general", [False, True])
+def test_scores_of_one_query_by_products_and_sums(is_general):
+    model = _Luong(is_general)
+    with torch.no_grad():
+        seen, _ = watch(model, torch.randint(9, (5, 2)))
+    assert [one.call.weights().shape for one in seen] == [(2, 1, 1, 5)] * 3
+    for one, A in zip(seen, model.A, strict=True):
+        assert torch.equal(one.call.weights()[:, 0], A)
+    assert seen.missed == []
+
+
+def test_a_weight_for_each_token_by_a_product_of_its_own_features_is_no_attention():
+    """Queries and keys are of the same tokens, each with its own: no query meets the keys of others."""
+
+    class Own(_Pairs):
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            return ((q * k).sum(-1).softmax(-1).unsqueeze(-1) * v).sum(-2)
+
+    seen, _ = watch(Own(None), torch.randn(2, 6, 12))
+    (line,) = seen.missed
+    assert not seen
+    assert "not seen to be queries times keys" in line
+
+
+class _Softmaxes(_Pairs):
+    """Computes a softmax for each query or each head, and joins them."""
+
+    def __init__(self, join):
+        super().__init__(None)
+        self.join = join
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 3, 4)).permute(2, 0, 3, 1, 4)
+        self.A = self.join(q, k)
+        return self.A @ v
+
+
+def _row(q, k, i):
+    return (k @ q[:, :, i, :, None])[..., 0].softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], 2),
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], -1).mT,
+        lambda q, k: torch.stack([(x @ y.mT).softmax(-1) for x, y in zip(q.unbind(1), k.unbind(1), strict=True)], 1),
+    ],
+)
+def test_softmaxes_that_a_loop_joins(join):
+    model = _Softmaxes(join)
+    seen, _ = watch(model, torch.randn(2, 6, 12))
+    assert torch.equal(seen.weights(), model.A)
+    assert seen.missed == []
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)], -1),  # its columns are queries
+        lambda q, k: torch.stack([_row(q, k, i) for i in range(6)][::-1], 2),
+        lambda q, k: torch.stack([(q[:, head] @ k[:, head].mT).softmax(-1) for head in (2, 0, 1)], 1),
+        lambda q, k: torch.cat([q[:, head:][:, :1] @ k[:, head:][:, :1].mT for head in (2, 0, 1)], 1).softmax(-1),
+    ],
+)
+def test_softmaxes_that_are_joined_along_the_wrong_axis_or_in_another_order_are_not_drawn(join):
+    seen, _ = watch(_Softmaxes(join), torch.randn(2, 6, 12))
+    assert not seen
+    assert len(seen.missed) == 1
+
+
+class _Bilinear(nn.Module):
+    """Scores x W y with a matrix for each head (Luong et al. 2015, arXiv 1508.04025, "general")."""
+
+    def __init__(self, n_heads, is_layer):
+        super().__init__()
+        self.layer, self.v, self.is_layer = nn.Bilinear(8, 8, n_heads), nn.Linear(8, 8), is_layer
+
+    def forward(self, x):
+        if self.is_layer:
+            every = torch.arange(x.shape[1])
+            S = self.layer(*(x[:, one] for one in torch.meshgrid(every, every, indexing="ij"))).permute(0, 3, 1, 2)
+        else:
+            S = torch.einsum("bqi,hij,bkj->bhqk", x, self.layer.weight, x)
+        self.A = S.softmax(-1)
+        return self.A @ self.v(x).unflatten(-1, (len(self.layer.weight), -1)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("is_layer", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_a_matrix_for_each_head_between_queries_and_keys(batch_size, is_layer):
+    model = _Bilinear(4, is_layer)
+    seen, _ = watch(model, torch.randn(batch_size, 5, 8))
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), model.A)

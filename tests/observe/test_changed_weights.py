@@ -190,6 +190,38 @@ def detached():
     return (softmax() * SEEN).detach().data
 
 
+@change
+def largest_weights():
+    A = softmax()
+    largest = A.topk(2, dim=-1)
+    return torch.zeros_like(A).scatter(-1, largest.indices, largest.values / largest.values.sum(-1, keepdim=True))
+
+
+@change
+def largest_scores():
+    q, k, _ = qkv()
+    S = q @ k.mT
+    largest = S.topk(3)
+    return torch.zeros_like(S).scatter(-1, largest.indices, largest.values.softmax(-1))
+
+
+@change
+def largest_scores_by_exponentials():
+    q, k, _ = qkv()
+    S = q @ k.mT
+    largest = S.topk(3)
+    E = (largest.values - largest.values.amax(-1, keepdim=True)).exp()
+    return torch.zeros_like(S).scatter_(-1, largest.indices, E / E.sum(-1, keepdim=True))
+
+
+@change
+def largest_scores_among_others():
+    q, k, _ = qkv()
+    S = q @ k.mT
+    largest = S.topk(3)
+    return torch.full_like(S, -torch.inf).scatter(-1, largest.indices, largest.values).softmax(-1)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_meets_the_values_is_what_is_caught(name):
     value = qkv()[2]
@@ -212,7 +244,46 @@ def test_negative_weights_are_refused():
     seen, _ = watch(lambda: (softmax() - 0.8 * softmax(2.0)) @ qkv()[2])
     assert list(seen) == []
     (line,) = seen.missed
-    assert "negative weights, down to -0." in line
+    assert "subtracts two softmaxes, and multiplies its values by negative weights, down to -0." in line
+
+
+@pytest.mark.parametrize("join", [torch.cat, torch.stack])
+def test_heads_that_are_subtracted_are_said(join):
+    """Two softmaxes for each head, as parts of one tensor."""
+
+    def program():
+        first, second = join([softmax(), softmax(2.0)], 1).chunk(2, dim=1)
+        return (first - 0.8 * second).view(B, H, L, K) @ qkv()[2]
+
+    seen, _ = watch(program)
+    (line,) = seen.missed
+    assert "subtracts two softmaxes" in line
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_softmaxes_over_two_sets_of_keys_that_are_joined(share):
+    """What meets the values is drawn: each row sums to 1 for each set, or to its share."""
+    q, k, v = qkv()
+    others = torch.randn(2, B, H, 4, D, generator=torch.Generator().manual_seed(4))
+
+    def program():
+        A = torch.cat([share * (q @ k.mT).softmax(-1), (q @ others[0].mT).softmax(-1)], dim=-1)
+        return A @ torch.cat([v, others[1]], dim=-2), A
+
+    seen, (_, A) = watch(program)
+    assert seen.missed == []
+    assert torch.equal(seen.weights(), A)
+
+
+def test_parts_of_a_softmax_that_are_joined_in_another_order_are_not_drawn():
+    def program():
+        before, after = softmax().split([3, K - 3], -1)
+        return torch.cat([after, before], -1) @ qkv()[2].roll(-3, -2)
+
+    seen, _ = watch(program)
+    assert list(seen) == []
+    (line,) = seen.missed
+    assert "not known which" in line
 
 
 @pytest.mark.parametrize("is_in_one", [True, False])

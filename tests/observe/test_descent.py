@@ -1,5 +1,6 @@
 """Whether a softmax runs over tokens, or over fixed rows such as experts: what is drawn is attention alone."""
 
+import gc
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from watched import watch
 
 import mhaviz
+from mhaviz.observe.descent import FixedRows
 
 B, T, D, E, H = 2, 6, 8, 4, 2
 
@@ -835,3 +837,85 @@ def test_whether_a_buffer_that_was_written_before_holds_tokens_is_not_known():
     assert len(seen) == 1
     (line,) = seen.missed
     assert "weighs rows, and it is not known whether they are tokens" in line
+
+
+class _Lora(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.W, self.A, self.B = (nn.Parameter(torch.randn(*sizes)) for sizes in ((D, 9), (2, 9), (D, 2)))
+
+    def forward(self, x):
+        return F.linear(x, self.W + self.B @ self.A)
+
+
+class _Dequantised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.randint(-99, 99, (D, 9), dtype=torch.int8))
+        self.register_buffer("scale", torch.tensor(0.01))
+
+    def forward(self, x):
+        return F.linear(x, self.codes.float() * self.scale)
+
+
+class _Sliced(nn.Module):
+    def __init__(self, whole, head):
+        super().__init__()
+        self.whole, self.head = whole, head
+
+    def forward(self, x):
+        return F.linear(x, self.whole[self.head])
+
+
+class _HeadsApart(nn.Module):
+    """Heads with a layer each, as many as examples: the layers alone tell which axis is which."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.q, self.k, self.v = (nn.ModuleList(layers()) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (torch.stack([layer(x) for layer in layers]) for layers in (self.q, self.k, self.v))
+        self.A = (q @ k.mT).softmax(-1)
+        return self.A @ v
+
+
+def _sliced():
+    whole = nn.Parameter(torch.randn(3, D, 9))
+    return [_Sliced(whole, head) for head in range(3)]
+
+
+MADE_ANEW = {
+    "LoRA": lambda: [_Lora() for _ in range(3)],
+    "weight norm": lambda: [nn.utils.parametrizations.weight_norm(nn.Linear(9, D)) for _ in range(3)],
+    "dequantised": lambda: [_Dequantised() for _ in range(3)],
+    "slices": _sliced,
+}
+
+
+@pytest.mark.parametrize("layers", MADE_ANEW.values(), ids=MADE_ANEW)
+def test_matrices_made_anew_are_told_apart_by_what_they_are_made_of(layers):
+    """Not by an id, which the next matrix is given once one is gone: runs of one program would differ."""
+    for run in range(12):
+        model, held = _HeadsApart(layers), [torch.empty(D, 9) for _ in range(run % 4)]
+        with torch.no_grad():
+            seen, _ = watch(model, torch.randn(3, T, 9))
+        held.clear()
+        gc.collect()
+        assert seen.missed == []
+        assert torch.equal(seen.weights(), model.A.transpose(0, 1))
+
+
+@pytest.mark.parametrize("layers", [lambda: [_Lora()] * 3, lambda: [nn.Linear(9, D)] * 3], ids=["LoRA", "plain"])
+def test_the_same_layer_at_each_call_makes_no_heads(layers):
+    for _ in range(5):
+        with torch.no_grad():
+            seen, _ = watch(_HeadsApart(layers), torch.randn(3, T, 9))
+        assert not seen
+        assert "whether heads or the batch" in seen.missed[0]
+
+
+def test_no_parameter_is_given_the_root_of_another_that_is_gone():
+    fixed = FixedRows(lambda: True)
+    roots = [fixed.root(nn.Parameter(torch.ones(1))) for _ in range(50)]
+    assert len(set(roots)) == 50

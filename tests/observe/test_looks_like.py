@@ -70,15 +70,24 @@ def gated_within_the_product(q, k, v):
     return torch.einsum("bhqk,bhkd,bhk->bhqd", A, v, torch.sigmoid(k.sum(-1)))
 
 
-def sparse(q, k, v):
-    A = (q @ k.mT).softmax(-1)
-    largest = A.topk(3, dim=-1)
-    return torch.zeros_like(A).scatter(-1, largest.indices, largest.values) @ v
-
-
-def largest_scores(q, k, v):
+def largest_of_each_query(q, k, v):
+    """The values of the largest scores are gathered for each query."""
     largest = (q @ k.mT).topk(3)
-    return torch.zeros(B, H, T, T).scatter(-1, largest.indices, largest.values.softmax(-1)) @ v
+    E = largest.values.exp()
+    rows = v.unsqueeze(2).expand(-1, -1, T, -1, -1).gather(3, largest.indices.unsqueeze(-1).expand(-1, -1, -1, -1, D))
+    return ((E / E.sum(-1, keepdim=True)).unsqueeze(-2) @ rows).squeeze(-2)
+
+
+def stick_breaking(q, k, v):
+    """Tan et al. 2024, arXiv 2410.17980."""
+    S, seen = q @ k.mT, torch.ones(T, T).tril(-1).bool()
+    taken, left = F.logsigmoid(S).masked_fill(~seen, -1e9), F.logsigmoid(-S).masked_fill(~seen, 0)
+    return (taken + left.flip(-1).cumsum(-1).flip(-1) - left).exp() @ v
+
+
+def silu(q, k, v):
+    """Zhai et al. 2024, HSTU, arXiv 2402.17152."""
+    return F.silu(q @ k.mT) @ v
 
 
 def scores_put_in_place(q, k, v):
@@ -200,16 +209,8 @@ def in_one_product(q, k, v):
     return torch.einsum("bhqd,bhkd,bhke->bhqe", q, k, v)
 
 
-def scores_by_sums(q, k, v):
-    return (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1).softmax(-1) @ v
-
-
 def scores_by_distances(q, k, v):
     return (-torch.cdist(q, k)).softmax(-1) @ v
-
-
-def scores_head_by_head(q, k, v):
-    return torch.stack([q[:, h] @ k[:, h].mT for h in range(H)], 1).softmax(-1) @ v
 
 
 OTHERS = [
@@ -223,11 +224,10 @@ OTHERS = [
     in_one_product,
     over_edges,
     over_edges_divided_afterwards,
-    scores_by_sums,
     scores_by_distances,
-    scores_head_by_head,
-    sparse,
-    largest_scores,
+    largest_of_each_query,
+    stick_breaking,
+    silu,
     mean_of_heads,
     sigmoid,
     exp2,
@@ -279,7 +279,21 @@ def test_what_looks_like_attention_is_said(other):
     assert seen.names == ["attend", "attend"]
     (line,) = seen.missed
     assert line.startswith("other: ")
-    assert "is not drawn" in line or "not drawn unless" in line
+    assert "is not drawn" in line or "not drawn unless" in line or "not shown" in line
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (largest_of_each_query, "weighs the keys of each query's largest scores or weights"),
+        (stick_breaking, "multiplied by log_sigmoid and exp and no softmax"),
+        (silu, "multiplied by silu and no softmax"),
+    ],
+)
+def test_what_it_looks_like_is_said_in_its_own_words(other, words):
+    seen, _ = watch(_Both(other), torch.randn(B, T, H * D))
+    (line,) = seen.missed
+    assert words in line
 
 
 E = torch.randn(3, D, D)
@@ -531,3 +545,42 @@ def test_additive_attention_is_drawn_where_it_is_asked_for(with_a_product):
         assert recording.is_empty == (module is None)
     (found,) = recording.attention.maps
     np.testing.assert_array_equal(found.weights[0, 0], model["attend"].A[0].detach())
+
+
+class _Attending(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.attend, self.layer = attend, nn.Linear(D, D)
+
+    def forward(self, x):
+        q = self.layer(x)
+        return self.attend(q, q + 1, x)
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        _Attending(F.scaled_dot_product_attention),
+        _Attending(_expected),
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+        lambda x: nn.MultiheadAttention(D, 2)(x, x, x)[0],
+    ],
+)
+def test_attention_outside_of_the_model_is_said_to_be_outside(outside):
+    inside, x = nn.Sequential(_Attending(_expected)), torch.randn(1, T, D)
+    with record(inside) as recording:
+        outside(inside(x))
+    (line,) = recording.notices
+    assert line.endswith("attention runs outside of the recorded model, and is not drawn")
+    assert recording.attention.maps
+    assert recording.missed == []  # of the model, so that a rollout through it is whole
+    with record(inside) as recording:
+        outside(x)
+    assert recording.is_empty
+    assert line.partition(":")[0] in recording.notices[0]
+
+
+def test_a_router_outside_of_the_model_is_no_attention():
+    with record(nn.Linear(D, D)) as recording:
+        _Attending(lambda q, k, v: F.linear(q, E[0]).softmax(-1) @ E[1])(torch.randn(1, T, D))
+    assert recording.notices == []
