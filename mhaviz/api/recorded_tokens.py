@@ -4,9 +4,8 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import compress, islice, pairwise
-from operator import and_
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -19,7 +18,7 @@ from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.compared import Compared
-from mhaviz.observe.inputs import Read, ReadIds, SeenInputs
+from mhaviz.observe.inputs import ReadIds, SeenInputs
 from mhaviz.observe.places import UNKNOWN, Places
 from mhaviz.observe.regions import SeenTokens, Source
 from mhaviz.observe.token_regions import Sides, TokenRegions
@@ -98,12 +97,16 @@ class TokenNames:
             *(one and self._key_of(one, examples, forward) for one in of_images),
             *(one and numbers for one, numbers in zip(texts, reads, strict=True)),
         )
-        key = *lengths, tuple(examples), batch_size, first, is_cross, rows, *seen
+        of = tuple(example_of(places, example) for places in tokens.places for example in examples)
+        key = *lengths, tuple(examples), of, batch_size, first, is_cross, rows, *seen
         if key not in self._sides:
             queries, keys = (
-                tuple(self._of(length, example, batch_size, start, one, there, forward, called) for example in examples)
-                for length, start, one, called, there in zip(
-                    lengths, (first, first_key), texts, rows, of_images, strict=True
+                tuple(
+                    self._of(length, example, example_of(places, example), start, one, there, forward, called)
+                    for example in examples
+                )
+                for length, start, one, called, there, places in zip(
+                    lengths, (first, first_key), texts, rows, of_images, tokens.places, strict=True
                 )
             )
             self._sides[key] = queries, keys
@@ -185,17 +188,13 @@ class TokenNames:
         if read is None:
             return otherwise
         example = int(places.example[entry, row])
-        if read.replaced is not None and bool(read.replaced[min(example, len(read.replaced) - 1), place]):
-            return otherwise
         ids = tuple(read.ids[example].tolist())
         text = self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts[place]
         return otherwise if text == str(place) else text
 
     def _read_of(self, source: SeenTokens) -> ReadIds | None:
         """Return the token ids that were looked up at a source, not positions or types; None: there are none."""
-        first = {number for number, _ in source.reads}
-        latest = {read.number[0]: read.number for read in self._inputs.ids if read.number[0] in first}
-        return self._read(frozenset(latest.values()), source.sizes[-1]) if latest else None
+        return self._read(frozenset(source.reads), source.sizes[-1]) if source.reads else None
 
     def name(self, tokens: Tokens) -> Tokens:
         """Name tokens by the user's names, if there are as many, or by the tokenizer, if their ids are known."""
@@ -243,7 +242,7 @@ class TokenNames:
         self,
         length: int,
         example: int,
-        batch_size: int,
+        of_text: int,
         first: int,
         read: ReadIds | None,
         seen: TokenRegions | None,
@@ -254,7 +253,7 @@ class TokenNames:
         images = self._as_given(images, length, is_text=read is not None or bool(first))
         if called and (not images or called != "row"):
             return rows_of(called, first, length)
-        tokens = self._of_text(length, example, batch_size, first, read)
+        tokens = self._of_text(length, of_text, first, read)
         if not images:
             return tokens
         labels = {place: label for one in images for place, label in one.labels().items()}
@@ -292,29 +291,17 @@ class TokenNames:
             return (replace(images[0], rows=rows, columns=columns),)
         return (PatchGrid.run(rows, columns),) if not images and not is_text and rows * columns == length else images
 
-    def _of_text(self, length: int, example: int, batch_size: int, first: int, read: ReadIds | None) -> Tokens:
+    def _of_text(self, length: int, example: int, first: int, read: ReadIds | None) -> Tokens:
         positions = Tokens(tuple(str(first + place) for place in range(length)))
-        if read is None:
-            return positions
-        n_rows, replaced = len(read.ids), read.replaced
-        gone = [] if replaced is None else replaced[min(example, len(replaced) - 1)].nonzero()[:, 0].tolist()
-        if n_rows == 1 or (
-            n_rows != batch_size and batch_size % n_rows == 0 and not example
-        ):  # several beams of each example
-            example = 0
-        elif n_rows != batch_size:
+        if read is None or example >= len(read.ids):
             return positions
         ids = tuple(read.ids[example].tolist())
         if self._tokenizer is not None and ids not in self._cuts and len(self._cuts) < _MOST_SEARCHED:
             self._cuts[ids] = None
             self._cuts.update(cuts_of_program(ids))
-        tokens = replace(positions, ids=ids, special=self._special(ids))
-        if not (lost := {*gone} - {*tokens.special}):  # special ones stand for what takes their place
-            return tokens
-        named = enumerate(zip(positions.texts, self.name(tokens).texts, strict=True))
-        return Tokens(tuple(old if place in lost else new for place, (old, new) in named), tokens.special)
+        return replace(positions, ids=ids, special=self._special(ids))
 
-    def _read(self, numbers: frozenset[Read], length: int) -> ReadIds | None:
+    def _read(self, numbers: frozenset[int], length: int) -> ReadIds | None:
         """Return the token ids among the numbers that were read for so many tokens, not their positions or types.
 
         None: there are none, or several that differ, or some numbers that were read are no longer known.
@@ -326,9 +313,7 @@ class TokenNames:
         is_one = len(there) == len(numbers) and all(torch.equal(texts[0].ids, read.ids) for read in texts)
         if not texts or not is_one or not _are_of_text(texts[0].ids[0].tolist()):
             return None
-        # A sum has the tokens of each of its terms, so a token is gone if it was replaced in all of them.
-        gone = None if any(read.replaced is None for read in texts) else reduce(and_, [read.replaced for read in texts])
-        return replace(texts[-1], replaced=gone)
+        return texts[-1]
 
     def _may_be_text(self, read: ReadIds) -> bool:
         """Return whether these numbers may be ids of the tokenizer: neither positions nor token types.
@@ -351,6 +336,11 @@ class TokenNames:
         from mhaviz.models.transformers.read import special_of
 
         return special_of(self._tokenizer, ids)
+
+
+def example_of(places: Places | None, entry: int) -> int:
+    """Return the example of what the program has read that an entry of the batch is of."""
+    return entry if places is None else places.example_of(min(entry, len(places.source) - 1))
 
 
 _SMALL, _LISTED = 1000, 4

@@ -26,12 +26,13 @@ from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.tokens import KIND_NAMES, OF_ONE_TEXT, Kind, Tokens
 from mhaviz.numbering import Numbers, listed_numbers, listed_runs
-from mhaviz.observe.axes import Part
+from mhaviz.observe.compared import Compared
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, Parts, Sites, share_queries
+from mhaviz.observe.places import Part
+from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, Sites, share_queries
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.result import Source
@@ -163,7 +164,7 @@ class Recording(ContextDecorator):
         self._padded: Counter[int] = Counter()  # padding queries, likewise
         self._padded_tokens: deque[tuple[Part, torch.Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
         self._queries: Counter[int] = Counter()  # queries that count, likewise
-        self._hidden: tuple[int, list[tuple[ObservedSite, Parts, torch.Tensor | None]]] = 0, []  # masks of a call
+        self._hidden: tuple[int, list[tuple[ObservedSite, Compared, torch.Tensor | None]]] = 0, []  # masks of a call
         self._steps: Counter[int] = Counter()  # queries of a decoder's steps, which do not count
         self._has_batches = False
         self._most_bytes = allowed_bytes(torch.device("cpu"))
@@ -628,15 +629,15 @@ class Recording(ContextDecorator):
             return False
         if observed.place.call != self._hidden[0]:
             self._hidden = observed.place.call, []
-        parts, hidden = observed.order.tokens.parts, self._hidden[1]
-        hidden.append((site, parts, None if padding is None else padding.keys))
+        tokens, hidden = observed.order.tokens, self._hidden[1]
+        hidden.append((site, tokens, None if padding is None else padding.keys))
         del hidden[:-MOST_AT_A_LINE]
         # A causal mask hides later keys from all queries of a block, and the next block sees them.
         same = [
             (other, of, keys)
             for other, of, keys in hidden
-            if parts[1] is not None and of[1] == parts[1]
-            if other is site or not (other.layer_of is site.layer_of and share_queries(of, parts) is False)
+            if tokens.parts[1] is not None and of.parts[1] == tokens.parts[1]
+            if other is site or not (other.layer_of is site.layer_of and share_queries(of, tokens) is False)
         ]
         known = [keys for _, _, keys in same if keys is not None]
         if not known or (len(known) == len(same) and all(torch.equal(keys, known[0]) for keys in known)):

@@ -6,14 +6,13 @@ axes, other views move whole axes, and an elementwise function leaves all in the
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mhaviz.observe.descent import Maker
-from mhaviz.observe.inputs import Read
 
 
 @dataclass(slots=True, eq=False)
@@ -29,13 +28,10 @@ class Origin:
         given: for a tensor that was not seen to be computed, the place of this axis and the number of all.
         is_lost: whether it was made by a function that may have put anything there.
         is_slice: for a lost axis, whether it is a part of several that were joined, such as examples and heads.
-        is_grid: whether these are the rows or columns of patches that a convolution has cut an image into.
         cuts: what was cut from it, one after the other.
         beside: what was cut from another axis of this origin, such as heads for the features of each head.
         whole: the axis that this is a part or a later state of; None: itself.
-        reads: for the tokens of a sequence, the numbers of all look-ups that have made it; see ``ReadIds``.
-        example: an axis of examples, and which of them were cut from it; None: none were.
-        made_of: the pieces that it is made of, as far as is known.
+        added: for features, other features that were added to those of all tokens alike.
         is_input: whether it comes from inputs or parameters of the program, possibly with another length.
         is_fixed: for such an axis, whether it comes from parameters or constants.
         through: for features, the numbers of the attentions whose outputs they are made of.
@@ -48,13 +44,10 @@ class Origin:
     given: tuple[int, int] | None = None
     is_lost: bool = False
     is_slice: bool = False
-    is_grid: bool = False
-    reads: frozenset[Read] = frozenset()
     cuts: tuple["Cut", ...] = ()
     beside: "Cut | None" = None
     whole: "Origin | None" = None
-    example: "tuple[Origin, Cut] | None" = None
-    made_of: "tuple[Piece, ...]" = ()
+    added: "frozenset[Origin]" = frozenset()
     is_input: bool = False
     is_fixed: bool = False
     through: frozenset[int] = frozenset()
@@ -64,28 +57,6 @@ class Origin:
 
     def __hash__(self) -> int:
         return id(self.whole or self)
-
-    @property
-    def sources(self) -> "set[Origin]":
-        """This axis, and all that it is known to be made of."""
-        found = {origin for piece in self.made_of for origin, _ in piece.of} - {self}
-        return {self}.union(*(origin.sources for origin in found))
-
-    @property
-    def joined(self) -> "tuple[Piece, ...]":
-        """Pieces whose place in the axis is known."""
-        return tuple(piece for piece in self.made_of if piece.n)
-
-    @property
-    def added(self) -> "frozenset[Origin]":
-        """Origins of the other pieces: for tokens, all that was added to each; for features, other features that were
-        added to those of all tokens alike."""
-        return frozenset(origin for piece in self.made_of if not piece.n for origin, _ in piece.of)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known what the axis is made of."""
-        return self.is_input or bool(self.joined)
 
     def replace(self, **attributes: Any) -> "Origin":
         """Return the same axis with other attributes."""
@@ -99,7 +70,7 @@ class Origin:
         """Return what a cut leaves of the axis; ``beside``: the cut was made in another axis of this origin."""
         if beside:
             return self.replace(beside=cut)
-        return self.replace(cuts=(*self.cuts, cut), made_of=tuple(piece.cut(cut) for piece in self.made_of))
+        return self.replace(cuts=(*self.cuts, cut))
 
 
 _attributes_of = attrgetter(*Origin.__slots__)
@@ -112,66 +83,6 @@ class Cut(NamedTuple):
     step: int
     n: int
     size: int
-
-
-class Piece(NamedTuple):
-    """A piece of an axis: another axis, which begins at place ``at`` of an axis of length ``n``.
-
-    A length of 0 says that it has no place: it was added to all of the axis, or its place is not known.
-    """
-
-    of: "Axis"
-    at: int = 0
-    n: int = 0
-
-    def cut(self, cut: Cut) -> "Piece":
-        """Return the piece in what a cut leaves of the axis."""
-        return self._replace(at=self.at - cut.start, n=cut.n) if self.n and cut.step == 1 else Piece(self.of)
-
-
-class Part(NamedTuple):
-    """Tokens of a sequence: every ``step``-th from ``start`` on, ``n`` in all.
-
-    With a step of 0, only the number of their part is known, ``start``. Negative places are before the sequence.
-
-    Attributes:
-        of: the sequence.
-        at: their places, where these are no range; negative ones are no tokens of it. Empty: they are a range.
-        size: number of tokens in the sequence; 0: that of ``of``.
-    """
-
-    of: Any
-    start: int
-    step: int
-    n: int
-    at: tuple[int, ...] = ()
-    size: int = 0
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the sequence begins with these tokens."""
-        return (self.start, self.step) == (0, 1) and not self.at
-
-    @property
-    def is_reordered(self) -> bool:
-        """Whether they were seen to be put in another order, or among others."""
-        at = [place for place in self.at if place >= 0]
-        return any(b <= a for a, b in pairwise(at)) or (not self.size and any(not c.step for c in self.of.cuts))
-
-    @property
-    def length(self) -> int:
-        """Number of tokens in the sequence."""
-        return self.size or (self.of.cuts[0].size if self.of.cuts else self.of.size)
-
-    @property
-    def places(self) -> "range | tuple[int, ...]":
-        """Places of the tokens in the sequence; empty: not known."""
-        return self.at or range(self.start, self.start + self.step * self.n, self.step or 1)
-
-    @property
-    def end(self) -> int:
-        """Place after the last of the tokens."""
-        return max(self.at) + 1 if self.at else self.start + self.n
 
 
 Factor = tuple[Origin, int]
@@ -226,31 +137,9 @@ def with_cut(axis: Axis, origin: Origin, cut: Cut, beside: bool) -> Axis:
     return tuple((one.cut(cut, beside) if one == origin else one, n) for one, n in axis)
 
 
-def part_along(axis: Axis) -> Part | None:
-    """Return the tokens along an axis; None: not known."""
-    if len(axis) != 1:
-        return None
-    ((origin, n),) = axis
-    start, step = 0, 1
-    if origin.cuts and origin.cuts[-1].n == n:
-        for cut in reversed(origin.cuts):
-            start, step = cut.start + cut.step * start, cut.step * step
-        start = start if step else -1
-    elif origin.beside is not None:
-        start, step = origin.beside.start, 0
-    elif origin.cuts or n != origin.size:
-        return None
-    return Part(origin, start, step, n)
-
-
 def cuts_along(axis: Axis) -> list[tuple[object, ...]]:
     """Return what distinguishes tokens along an axis from others that were cut from the same axis."""
     return [(origin, n, origin.cuts, origin.beside) for origin, n in axis]
-
-
-def uncut(axis: Axis) -> Axis:
-    """Return the axis as if all tokens of the sequence were there."""
-    return tuple((o.replace(cuts=()) if o.maker is None and o.cuts else o, n) for o, n in axis)
 
 
 def given_layout(shape: Sequence[int], is_input: bool = False, is_fixed: bool = False) -> Layout:
@@ -286,20 +175,8 @@ def fitted(axis: Axis, size: int) -> Axis:
     if before == size:
         return axis
     if len(origins := origins_of(axis)) == 1:
-        return ((_without_names(origins.pop()), size),)
+        return ((origins.pop(), size),)
     return lost(size, is_slice=size < before)
-
-
-def first_tokens(axis: Axis, size: int) -> Axis:
-    """Return the axis of the first ``size`` tokens: those that were read, those put behind them, or a part of both."""
-    ((origin, n),) = axis if len(axis) == 1 else lost(size)
-    return ((origin, size),) if origin.reads and min(n, size) >= origin.size else fitted(axis, size)
-
-
-def reads_along(axis: Axis) -> frozenset[Read]:
-    """Return the look-ups that tokens were read by; empty: not known, or not all tokens were."""
-    found = [(origin, n) for origin, n in axis if origin.reads]
-    return found[0][0].reads if len(found) == 1 and found[0][0].size <= found[0][1] else frozenset()
 
 
 _MOST_ADDED = 16
@@ -315,27 +192,13 @@ def sum_of(layout: Layout, other: Layout) -> Layout:
     for place, beside in enumerate(other.axes, first):
         if len(axes[place]) != 1:
             continue
-        ((origin, n),), others, new = axes[place], origins_of(beside), set[Origin]()
-        if origin.maker is None and len(origin.added) < _MOST_ADDED:
-            new = set[Origin]().union(*(one.sources for one in others)) - origin.added - {origin}
-            new = new if len(new) < _MOST_ADDED else set()
-        elif is_repeated and origin.maker is not None:
-            new = {one for one in others if one.maker is not None} - origin.added
-        reads, through = reads_along(beside) - origin.reads, through_along(beside) - origin.through
-        if reads or through or new:
-            reads, through = origin.reads | reads, origin.through | through
-            added = tuple(Piece(((one.replace(made_of=()), n),)) for one in new)
-            axes[place] = ((origin.replace(reads=reads, through=through, made_of=origin.made_of + added), n),)
+        ((origin, n),) = axes[place]
+        is_new = is_repeated and origin.maker is not None and len(origin.added) < _MOST_ADDED
+        new = {one for one in origins_of(beside) if one.maker is not None} - origin.added if is_new else set[Origin]()
+        through = through_along(beside) - origin.through
+        if through or new:
+            axes[place] = ((origin.replace(through=origin.through | through, added=origin.added | new), n),)
     return layout._replace(axes=tuple(axes))
-
-
-def with_others(axis: Axis, others: Mapping[Origin, Origin]) -> Axis:
-    """Return the axis after other tokens were written among its own; ``others``: these, by the axes written to."""
-    new = {one: others[one].replace(made_of=()) for one, _ in axis if one in others and others[one] not in one.sources}
-    return tuple(
-        (one.replace(made_of=(*one.made_of[-_MOST_ADDED:], Piece(((new[one], n),)))) if one in new else one, n)
-        for one, n in axis
-    )
 
 
 def _is_repeated_along(axis: Axis, other: Axis) -> bool:
@@ -388,7 +251,7 @@ def regrouped(source: Layout, shape: Sequence[int]) -> Layout:
             parts.append(left.pop())
         if _are_shuffled([(origin, n) for origin, n in parts if n > 1]):
             shuffled.add(place)
-            parts = [(_without_names(parts[0][0]), size)]
+            parts = [(parts[0][0], size)]
         axes.append(tuple(parts))
     layout = Layout(sizes, tuple(axes), source.scores)
     return reordered(layout, shuffled) if shuffled else layout
@@ -412,34 +275,10 @@ def unordered(axis: Axis) -> Axis:
 _numbers = count(1)
 
 
-def unnamed(layout: Layout, places: Collection[int] = (), before: Layout | None = None) -> Layout:
-    """Return the layout without the names of tokens, ``reads``, as these may stand in another order.
-
-    ``places``: the axes along which they do. So do those whose length differs from ``before``.
-    """
-    sizes = layout.shape if before is None or len(before.shape) != len(layout.shape) else before.shape
-    moved = {place for place, size in enumerate(layout.shape) if place in places or size != sizes[place]}
-    axes = (tuple((_without_names(origin), n) for origin, n in axis) for axis in layout.axes)
-    return reordered(layout._replace(axes=tuple(axes)), moved)
-
-
 def reordered(layout: Layout, places: Collection[int]) -> Layout:
-    """Return the layout with other tokens along these axes, or with the same in another order.
-
-    The other axes, except those of heads, then belong to other examples.
-    """
-    of_examples = {one for one in origins_of(*(layout.axes[place] for place in places)) if one.maker is None}
-    cut = Cut(-next(_numbers), 0, 0, 0)
-    axes = []
-    for place, axis in enumerate(layout.axes):
-        if place not in places and of_examples:
-            axis = tuple((o if o.maker is not None else o.replace(example=(o, cut)), n) for o, n in axis)
-        axes.append(unordered(axis) if place in places else axis)
+    """Return the layout with others along these axes, or with the same in another order."""
+    axes = (unordered(axis) if place in places else axis for place, axis in enumerate(layout.axes))
     return layout._replace(axes=tuple(axes))
-
-
-def _without_names(origin: Origin) -> Origin:
-    return origin.replace(reads=frozenset()) if origin.reads else origin
 
 
 def are_made(*features: Axis) -> bool:

@@ -1,10 +1,9 @@
 """The effect of each function of PyTorch on the axes of its arguments."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,25 +14,18 @@ from mhaviz.observe.axes import (
     Axis,
     Layout,
     Origin,
-    Part,
-    Piece,
     Summed,
     are_made,
     cut_layout,
     features_made,
-    first_tokens,
     fitted,
     given_layout,
     has_rows,
     lost,
     origins_of,
-    part_along,
-    reads_along,
     regrouped,
     reordered,
     sum_of,
-    uncut,
-    unnamed,
     unordered,
 )
 from mhaviz.observe.functions import functions
@@ -95,21 +87,11 @@ def _take(axes: "Layouts", done: Done) -> Layout:
     else:
         dims = done.named("dim", ())
     turned = {dim % n for dim in ((dims,) if isinstance(dims, int) else dims or ())}
-    return unnamed(cut_layout(source, done.result.shape), turned, source)
+    return reordered(cut_layout(source, done.result.shape), turned)
 
 
 def _keep(axes: "Layouts", done: Done) -> Layout:
     return cut_layout(axes.of(done.first), done.result.shape, done.argument(1))
-
-
-def _pad(axes: "Layouts", done: Done) -> Layout:
-    """Return the layout after padding, by which tokens may take the places of others, as in a shift."""
-    layout = _resize(axes, done)
-    widths = done.argument(1)
-    if len(widths) < 3:
-        return layout
-    shifted = {done.result.ndim - 1 - at // 2 for at in range(2, len(widths), 2) if widths[at]}
-    return unnamed(layout, shifted)
 
 
 def _expand(axes: "Layouts", done: Done) -> Layout:
@@ -120,8 +102,7 @@ def _expand(axes: "Layouts", done: Done) -> Layout:
         fitted(axis, size) if size == before or before > 1 else lost(size)
         for axis, size, before in zip(source.axes, sizes[new:], source.shape, strict=True)
     )
-    repeated = {new + at for at, before in enumerate(source.shape) if 1 < before != sizes[new + at]}
-    return reordered(Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores), repeated)
+    return Layout(sizes, (*map(lost, sizes[:new]), *kept), source.scores)
 
 
 def index_layout(axes: "Layouts", done: Done) -> Layout:
@@ -144,60 +125,29 @@ def index_layout(axes: "Layouts", done: Done) -> Layout:
             kept, left = [*kept, heads if is_whole else unordered(fitted(heads, size))], left[1:]
         elif isinstance(item, bool) or not isinstance(item, int | slice):
             is_reordered = is_one_list and len(sizes) == len(source.shape)
-            return unnamed(cut_layout(source, sizes), {len(kept)} if is_reordered else (), source)
+            return reordered(cut_layout(source, sizes), {len(kept)} if is_reordered else ())
         else:
             n_named -= 1
-            kept += [_sliced(left[0], item)] if isinstance(item, slice) else []
+            kept += [left[0]] if isinstance(item, slice) else []
             del left[:1]
     kept += left
     if len(kept) != len(sizes):
-        return unnamed(cut_layout(source, sizes), (), source)
+        return cut_layout(source, sizes)
     return Layout(sizes, tuple(map(fitted, kept, sizes)), source.scores)
-
-
-def _sliced(axis: Axis, item: slice) -> Axis:
-    """Return the axis of a slice of a sequence."""
-    start, stop, step = item.indices(math.prod(n for _, n in axis))
-    return first_tokens(axis, stop) if (start, step) == (0, 1) else axis
 
 
 def _copy(axes: "Layouts", done: Done) -> Layout | None:
     values = done.args[1]
-    axes.write(done.result, ..., values)
+    axes.write(done.result, values)
     source = axes.get(values)
-    return source if source and source.shape == done.result.shape else _scatter(axes, done)
+    return source if source and source.shape == done.result.shape else axes.alike(done)
 
 
 def _index_copy(axes: "Layouts", done: Done) -> Layout | None:
-    x, dim, index, values = done.args
+    x, values = done.args[0], done.args[3]
     axes.take(done.result, x)
-    axes.write(done.result, (*[slice(None)] * (dim % x.ndim), index), values)
+    axes.write(done.result, values)
     return axes.get(done.result)
-
-
-def slice_of(item: Any) -> Any:
-    """Return a tensor of consecutive integers, such as places in a cache, as a slice, and anything else unchanged."""
-    if not isinstance(item, Tensor) or item.ndim != 1 or item.dtype == torch.bool or not len(item):
-        return item
-    if item.is_cuda and torch.cuda.is_current_stream_capturing():  # its numbers cannot be read
-        return slice(len(item))
-    with unseen():
-        first, n = int(item[0]), len(item)
-        return slice(first, first + n) if item.tolist() == list(range(first, first + n)) else item
-
-
-def _scatter(axes: "Layouts", done: Done) -> Layout | None:
-    layout = axes.alike(done)
-    if layout is None:
-        return None
-    last = done.result.ndim - 1  # features stand along it, or keys of a mask
-    if done.func in _PUTS:
-        dims = {place for place, index in enumerate(done.argument(1)) if index is not None}
-    elif done.func in _SLICE_SCATTERS:
-        dims = {done.argument(2, 0) % (last + 1)}
-    else:
-        dims = {done.args[1] % (last + 1)} if done.func in _SCATTERS else set()
-    return unnamed(layout, dims - {last})
 
 
 def _put(axes: "Layouts", done: Done) -> Layout:
@@ -227,10 +177,7 @@ def _stack(axes: "Layouts", done: Done) -> Layout | None:
         old[place] = each
     elif not source.are_scores and len({frozenset(origins_of(*one.axes[:-1])) for one in layouts if one}) > 1:
         new = ((Origin(len(parts), given=(dim, done.result.ndim)), len(parts)),)  # an axis of examples
-    layout = Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
-    origins = [origins_of(*one.axes, all_of=True) if one else set[Origin]() for one in layouts]
-    in_place = all(not o.example or o.example[1].start == place for place, of in enumerate(origins) for o in of)
-    return layout if in_place else unnamed(layout, {dim})
+    return Layout(done.result.shape, (*old[:dim], new, *old[dim:]), source.scores)
 
 
 def _cat(axes: "Layouts", done: Done) -> Layout | None:
@@ -245,25 +192,7 @@ def _cat(axes: "Layouts", done: Done) -> Layout | None:
     dim = done.argument(1, 0) % done.result.ndim
     found = _cut_from(parts, layouts, [place for place in range(done.result.ndim)[::-1] if place != dim])
     if found is None or dim == done.result.ndim - 1:
-        layout = cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
-        sizes = [x.shape[dim] if x.ndim > dim else 0 for x in parts]
-        along = [one and one.axes[dim] for one in layouts]
-        tokens = _joined_patches(sizes, along)
-        if tokens is None and layouts[0] is source and dim < len(source.axes):
-            tokens = first_tokens(source.axes[dim], done.result.shape[dim])
-        layout = layout if tokens is None else layout.with_axis(dim, uncut(tokens))
-        if len(layout.axes[dim]) == 1:
-            n, starts = done.result.shape[dim], accumulate(sizes, initial=0)
-            there = [(axes.of(x).axes[dim] or lost(1), at) for x, at in zip(parts, starts, strict=False) if x.numel()]
-            pieces = [Piece(_without_joined(axis), at, n) for axis, at in there]
-            pieces += [Piece(of, at + own, n) for axis, at in there for of, own, _ in axis[0][0].joined[:_MOST_PIECES]]
-            ((origin, _),) = _without_joined(layout.axes[dim])
-            whole = origin.replace(made_of=(*origin.made_of, *pieces))
-            if _are_interrupted(sizes, along):
-                whole = Origin(n, made_of=tuple(pieces))
-            layout = layout.with_axis(dim, ((whole, n),))
-        in_order = _are_in_order(sizes, along)
-        return layout if in_order else unnamed(layout, {dim})
+        return cut_layout(_shared_layout(source, parts, layouts, dim), done.result.shape)
     place, number, each = found
     kept = list(source.axes)
     kept[place], kept[dim] = each, (*number, *kept[dim])
@@ -274,51 +203,6 @@ def _joined_along(dim: int, axes: "Layouts", done: Done) -> Layout | None:
     return _cat(axes, done._replace(args=(done.first, dim))) if done.result.ndim > 1 else None
 
 
-def _are_in_order(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
-    """Return whether joined tokens stand where they come from, or are all there in their order, as far as is known.
-
-    A part that is shifted, with others gone, would be taken for the tokens whose place it has taken.
-    """
-    if sum(size > 0 for size in sizes) < 2:  # such as an empty cache
-        return True
-    if any(not cut.step for axis in parts for origin in _tokens_of(axis) for cut in origin.cuts):
-        return False
-    places, shifted = dict[Origin, list[int]](), set[Origin]()
-    for start, size, part in _parts_at(sizes, parts):
-        if size < part.of.size:
-            places.setdefault(part.of, []).extend(part.places)
-            shifted |= {part.of} if part.places != range(start, start + size) else set()
-    return all(
-        several == (list(range(of.size)) if of in shifted else sorted(several)) for of, several in places.items()
-    )
-
-
-def _tokens_of(axis: Axis | None) -> list[Origin]:
-    return [origin for origin, _ in axis or () if origin.maker is None]
-
-
-def _parts_at(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Iterator[tuple[int, int, Part]]:
-    """Iterate over the joined parts that are known: where each begins, its length, and its tokens."""
-    for start, size, axis in zip(accumulate(sizes, initial=0), sizes, parts, strict=False):
-        part = part_along(axis) if axis and _tokens_of(axis) else None
-        if part is not None and part.step:
-            yield start, size, part
-
-
-def _are_interrupted(sizes: Sequence[int], parts: Sequence[Axis | None]) -> bool:
-    """Return whether others were put between tokens of one sequence, as registers between [cls] and patches."""
-    offsets = dict[Origin, set[int]]()
-    for start, _, part in _parts_at(sizes, parts):
-        if part.step == 1 and part.of.maker is None:
-            offsets.setdefault(part.of, set()).add(start - part.start)
-    return any(len(several) > 1 for several in offsets.values())
-
-
-def _without_joined(axis: Axis) -> Axis:
-    """Return the axis without its joined pieces, which become pieces of the whole."""
-    return tuple((o.replace(made_of=tuple(one for one in o.made_of if not one.n)), n) for o, n in axis)
-
-
 def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[Layout | None], dim: int) -> Layout:
     """Return the layout of joined tensors along the axes that they share, from ``source``, the first that is known.
 
@@ -327,18 +211,7 @@ def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[La
     filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel()]
     if dim == len(source.shape) - 1:
         return reduce(sum_of, [layout for layout in filled if layout is not None], source)
-    reads = {tuple(map(reads_along, layout.axes)) if layout is not None else () for layout in filled}
-    return source if len(reads) < 2 else unnamed(source)
-
-
-def _joined_patches(sizes: Sequence[int], parts: Sequence[Axis | None]) -> Axis | None:
-    """Return the axis of joined tokens if some are patches of images; else None."""
-    found = [axis for axis in parts if axis and any(origin.is_grid for origin, _ in axis)]
-    if not found:
-        return None
-    if len(found) == len(parts) and all(axis == found[0] for axis in found):
-        return (*lost(len(parts)), *found[0])
-    return tuple((origin.replace(is_lost=False, is_grid=True), n) for origin, n in fitted(found[0], sum(sizes)))
+    return source
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:
@@ -390,22 +263,7 @@ def _convolve(axes: "Layouts", done: Done) -> Layout:
         return source
     made = features_made(done.result.shape[place], axes.maker(weight), source.axes[place : place + 1])
     kept = tuple(map(fitted, source.axes, done.result.shape))
-    stride = done.argument(3, 1)
-    kernel = tuple(weight.shape[2:])
-    if len(kernel) == 2 and kernel == (tuple(stride) if isinstance(stride, list | tuple) else (stride,) * 2) != (1, 1):
-        kept = (*kept[:-2], *_grid(kept[-2:], done.result.shape[-2:]))
     return Layout(done.result.shape, (*kept[:place], made, *kept[place + 1 :]))
-
-
-def _grid(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[Axis, Axis]:
-    """Return the rows and columns of the patches that a convolution with a stride of its kernel's size makes."""
-    rows, columns = (
-        replace(axis[0][0], size=n, made_of=(Piece(axis),), is_input=True, is_grid=True)
-        if len(axis) == 1
-        else Origin(n, is_lost=True)
-        for axis, n in zip(axes, sizes, strict=True)
-    )
-    return ((rows, sizes[0]),), ((columns, sizes[1]),)
 
 
 def _mixes_heads(source: Layout, result: Tensor) -> bool:
@@ -418,10 +276,10 @@ def _embed(axes: "Layouts", done: Done) -> Layout:
     *others, tokens = axes.of(ids).axes or ((),)
     is_fixed = axes.are_fixed(ids)
     before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
-    number = axes.inputs.read(ids, weight.shape[0])
-    if number is not None:
-        ((origin, n),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
-        tokens = ((replace(origin, size=n, reads=frozenset([number]), is_input=True, is_fixed=is_fixed), n),)
+    if ids.ndim < 3 and ids.numel():
+        ((origin, _),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
+        n = ids.shape[-1] if ids.ndim else 1
+        tokens = ((replace(origin, size=n, is_input=True, is_fixed=is_fixed), n),)
     return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], axes.maker(weight), ())))
 
 
@@ -557,9 +415,8 @@ AXIS_RULES: dict[Any, AxisRule] = {
         (functions("hstack"), partial(_joined_along, 1)),
         (functions("vstack"), partial(_joined_along, 0)),
         (functions("interpolate avg_pool1d avg_pool2d max_pool1d max_pool2d adaptive_avg_pool2d"), _resize),
-        (functions("pad"), _pad),
+        (functions("pad"), _resize),
         (functions("gather index_select take_along_dim roll flip"), _take),
-        (functions("scatter scatter_add scatter_reduce select_scatter slice_scatter index_add index_put"), _scatter),
         (functions("index_copy"), _index_copy),
         (functions("empty_like zeros_like ones_like full_like"), _take),
         (functions("masked_scatter"), _put),

@@ -185,7 +185,7 @@ class FixedRows:
                 self._note_maker(done, done.result)
                 return
         name = getattr(done.func, "__name__", "")
-        tensors = list(filter(_is_tensor, done.args[:1] if name in _READ_FIRST_ALONE else done.each()))
+        tensors = list(filter(_is_tensor, done.args[:1] if name in READ_FIRST_ALONE else done.each()))
         roots = [self._root(x) for x in tensors]
         first = tensors[0] if tensors else None
         written = done.kwargs.get("out", first if done.result is None or writes(done.func) else None)
@@ -320,7 +320,7 @@ MAKERS = frozenset(
 _MAY_TAKE_INPUT = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
 """Functions that may be given the program's input."""
 
-_READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
+READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
 """Functions whose result holds no numbers of their other arguments."""
 
 _COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}

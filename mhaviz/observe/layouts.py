@@ -1,11 +1,10 @@
 """Follow the axes of a program's tensors through the functions that it calls."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial, reduce
-from itertools import zip_longest
+from functools import reduce
 from typing import Any
 
 import torch
@@ -16,28 +15,22 @@ from mhaviz.observe.axes import (
     Cut,
     Layout,
     Origin,
-    Part,
     are_tokens,
     cut_layout,
-    cuts_along,
-    first_tokens,
+    fitted,
     given_layout,
     has_rows,
     lost,
     origins_of,
-    part_along,
-    reads_along,
+    reordered,
     sum_of,
     through_along,
-    uncut,
-    unnamed,
     with_cut,
-    with_others,
 )
-from mhaviz.observe.axis_rules import AXIS_RULES, index_layout, layout_of_any_product, layout_of_product, slice_of
+from mhaviz.observe.axis_rules import AXIS_RULES, layout_of_any_product, layout_of_product
 from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
-from mhaviz.observe.functions import MULTIPLIES, functions, keeps_places
-from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.functions import functions, keeps_places
+from mhaviz.observe.handlers import Done
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.products import Product
@@ -183,11 +176,6 @@ class Layouts:
                 layout = _as_part(self.of(done.first), done.first, layout, done.result)
             if layout is not None:
                 self._layouts.set(done.result, layout)
-                if done.func in _REPLACES:
-                    self._replace(done.func, done.args, done.result)
-                elif done.func in _FILLS:
-                    for one, layout in self._layouts.of_memory(done.result):
-                        self._layouts.set(one, unnamed(layout))
         elif done.func in _CUTS and done.args and isinstance(done.args[0], Tensor):
             source = self.of(done.args[0])
             dim = done.named("dim", 0 if done.func in _UNBINDS else None)
@@ -198,67 +186,20 @@ class Layouts:
             dim = done.named("dim", -1) % len(source.shape)
             if dim < len(source.shape) - 1:
                 source = cut_layout(source, done.result[0].shape)
-                self._layouts.set(done.result[0], unnamed(source, {dim}))
+                self._layouts.set(done.result[0], reordered(source, {dim}))
         elif done.func in _RETURN_SEVERAL and type(done.result) is tuple and self.get(done.first) is not None:
             self._layouts.set(done.result[0], cut_layout(self.of(done.args[0]), done.result[0].shape))
         elif done.result is None and done.func is _SET_ITEM:
-            is_known = self.write(*done.args)
+            self.write(done.args[0], done.args[2])
             self._layouts.set(done.args[0], self.of(done.args[0]))
-            if not is_known:
-                self._replace(done.func, done.args, done.args[0])
         elif done.func == _SET_DATA:
             self._layouts.moved(done.args[0])
 
-    def write(self, x: Tensor, index: Any, values: Any) -> bool:
-        """Note that values were written into a part of a tensor. Tokens that are replaced by others lose their names.
-
-        Tokens of the same sequence that were written to another place are no longer known. Return whether it is known
-        where values were written: it is not for a single number, or by a mask.
-        """
-        items = tuple(slice_of(item) for item in (index if isinstance(index, tuple) else (index,)))
-        is_mask = any(isinstance(item, Tensor) and item.dtype == torch.bool for item in items)
-        if not isinstance(values, Tensor) or not values.ndim or is_mask or x.is_meta:
-            return False
-        with unseen():
-            view = x[items]
-        read = self.get(values)
-        if read is not None and self.get(x) is None and x.ndim == view.ndim == values.ndim:
-            self._layouts.set(x, Layout(tuple(x.shape), tuple(map(first_tokens, map(uncut, read.axes), x.shape))))
-        into = _as_part(self.of(x), x, index_layout(self, Done(None, (x, items), {}, view)), view)
-        pairs = [
-            (part_along(axis), part_along(written))
-            for axis, written in zip_longest(into.axes[::-1], () if read is None else read.axes[::-1], fillvalue=())
-            if axis and all(origin.maker is None for origin in origins_of(axis))
-        ]
-        if view.ndim == x.ndim and all(own is not None and own.step and own == written for own, written in pairs):
-            return True
-        moved = {own.of for own, written in pairs if own and written and not _stay_in_place(own, written)}
-        others = {own.of: written.of for own, written in pairs if own and written and own.of != written.of}
-        named = any(origin.reads for axis in self.of(x).axes for origin, _ in axis)
-        for one, layout in self._layouts.of_memory(x) if moved or others or named or x._is_view() else ():
-            places = {place for place, axis in enumerate(layout.axes) if origins_of(axis) & moved}
-            axes = tuple(with_others(axis, others) for axis in layout.axes)
-            self._layouts.set(one, unnamed(layout._replace(axes=axes), places))
-        return True
-
-    def _replace(self, func: Any, args: Sequence[Any], result: Tensor) -> None:
-        """Note which tokens of texts were replaced by others, where a mask, an index or factors of 0 tell."""
-        layout = self.of(result)
-        reads = reads_along(layout.axes[-2]) if len(layout.axes) in (2, 3) and not layout.are_scores else None
-        is_captured = result.is_cuda and torch.cuda.is_current_stream_capturing()
-        if not reads or is_captured or any(isinstance(x, Tensor) and not _is_readable(x) for x in args):
-            return
-        for x, other, rows_of in _replacing(func, args, result):
-            read, beside = (self.get(one) if isinstance(one, Tensor) else None for one in (x, other))
-            own = read.axes[-2] if read is not None and len(read.axes) > 1 else ()
-            if not reads_along(own) or (beside is not None and cuts_along(own) in map(cuts_along, beside.axes[-2:-1])):
-                continue  # nothing is replaced, or by a layer's output for the same tokens
-            with unseen():
-                replaced = rows_of().expand(result.shape).all(-1).view(-1, result.shape[-2])
-                if replaced.any():
-                    reads = reads - reads_along(own) | self.inputs.replace(reads_along(own), replaced)
-        tokens = tuple((o.replace(reads=reads) if o.reads else o, n) for o, n in layout.axes[-2])
-        self._layouts.set(result, layout.with_axis(-2, tokens))
+    def write(self, x: Tensor, values: Any) -> None:
+        """Note that values were written into a tensor, which has their axes if nothing is known of its own."""
+        read = self.get(values) if isinstance(values, Tensor) else None
+        if read is not None and self.get(x) is None and x.ndim == values.ndim:
+            self._layouts.set(x, Layout(tuple(x.shape), tuple(map(fitted, read.axes, x.shape))))
 
     def _after(self, done: Done) -> Layout | None:
         if (noted := self._here.__dict__.pop("product", None)) is not None and noted[0] is done.result:
@@ -269,7 +210,7 @@ class Layouts:
         layout = self.alike(done)
         if layout is None or done.attention is not None or keeps_places(done.func):
             return layout
-        return unnamed(layout, range(len(layout.shape)))
+        return reordered(layout, range(len(layout.shape)))
 
     def alike(self, done: Done) -> Layout | None:
         """Return the layout of the result of a function that leaves all numbers in their places, or cuts some off."""
@@ -311,31 +252,6 @@ def _is_readable(x: Tensor) -> bool:
     return not (x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
-def _replacing(func: Any, args: Sequence[Any], result: Tensor) -> list[tuple[Any, Any, Callable[[], Tensor]]]:
-    """Return each tensor argument, what replaces it in the result, and a function that returns where, as bool."""
-    x, other, *rest = args
-    if func in _WHERES:
-        mask, x, other = args[:3] if func is torch.where else (other, x, *rest)
-        return [(x, other, lambda: ~mask), (other, x, lambda: mask)]
-    if func in _LERPS:
-        share = torch.as_tensor(rest[0])
-        return [(x, other, lambda: share == 1), (other, x, lambda: share == 0)]
-    if func in MULTIPLIES:
-        length = result.shape[-2]
-        pairs = [(x, other), (other, x)]
-        factors = [(one, by) for one, by in pairs if isinstance(by, Tensor) and by.ndim > 1 and by.shape[-2] == length]
-        return [(one, by, partial(torch.eq, by, 0)) for one, by in factors]
-
-    def written() -> Tensor:
-        there = torch.zeros(result.shape, dtype=torch.bool, device=result.device)
-        if func is _SET_ITEM:
-            there[other] = True
-            return there
-        return there.index_fill(other, rest[0], True) if func in _INDEX_FILLS else there.masked_fill(other, True)
-
-    return [(x, args[-1], written)]
-
-
 def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
     """Return the layout of a view, with what it has kept of each axis."""
     try:
@@ -366,34 +282,18 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
         cut = Cut(start, step, n, size)
         if cut.n == size or (start < end and own < 0):
             continue
-        is_made = any(one.maker is not None for one, _ in source.axes[-1])
-        may_be_head = origin.maker is not None or (not is_made and origin.given in ((1, 4), (2, 4)))
-        is_first = place == 0 and (origin.is_lost or (origin.given or (1,))[0] == 0)
-        is_example = not may_be_head and (is_first or own < 0)
         for one, factors in enumerate(axes):
             if one == own or scores is None or size * dict(factors).get(origin, 1) <= origin.size:  # not the other side
                 axes[one] = with_cut(factors, origin, cut, beside=one != own)
-            if is_example:
-                axes[one] = tuple((o.replace(example=(origin, cut)), n) for o, n in axes[one])
         if scores is not None:
             summed = tuple(with_cut(factors, origin, cut, beside=True) for factors in scores.summed)
             scores = replace(scores, summed=summed)
     return layout._replace(axes=tuple(axes), scores=scores)
 
 
-def _stay_in_place(own: Part, written: Part) -> bool:
-    """Return whether tokens are written to where they come from, or a whole sequence to one run of places."""
-    if not written.step or not own.step:
-        return False
-    return own.step == 1 if written.n == written.of.size else own[1:] == written[1:]
-
-
 _SET_ITEM, _SET_DATA = Tensor.__setitem__, Tensor.data.__set__  # type: ignore[attr-defined]
-_WHERES, _LERPS = frozenset(functions("where")), frozenset(functions("lerp"))
-_INDEX_FILLS = frozenset(functions("index_fill"))
 _SUMS = frozenset(functions("add sub"))
 _FILLS = {Tensor.fill_, Tensor.zero_}
-_REPLACES = _WHERES | _LERPS | MULTIPLIES | _INDEX_FILLS | frozenset(functions("masked_fill masked_scatter"))
 _SORTS = frozenset(functions("sort topk"))
 _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])

@@ -303,7 +303,7 @@ class Watch:
         self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order
     ) -> TokenSides:
         query, key = given[:2]
-        of = [self._tracer.known(x) for x in (query, key)]
+        of = [self._tracer.get(x) for x in (query, key)]
         asked = call.query if isinstance(call, AttentionCall) else query  # flex_attention has weights of its own
         if asked is query or (asked.shape, asked.stride()) == (query.shape, query.stride()):
             return sides_of_call(order, query, key, of)

@@ -40,7 +40,6 @@ class Order:
         tokens: the tokens that queries and keys are.
         heads: which of a layer's heads these are; a step of 0: in an unknown order, of some or all; None: all are
             there, or not known.
-        example: the axis of examples from which queries and keys are both cut, and the cut; None: none, or not known.
         scores: the number of the product of queries and keys, and which of its factors the keys are in; None: not
             known.
         is_assumed: whether batch and heads are assumed to stand as PyTorch has them, as nothing tells.
@@ -56,7 +55,6 @@ class Order:
     windows: int = 1
     tokens: Compared = Compared()  # noqa: RUF009
     heads: Cut | None = None
-    example: tuple[Origin, Cut] | None = None
     scores: tuple[int, frozenset[int]] | None = None
     is_assumed: bool = False
     steps: tuple[int, ...] = ()
@@ -134,7 +132,7 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
     is_head = {place: all(o.maker is not None for o in origins_of(layout.axes[place])) for place in alone}
     own = [origin for place in alone if not is_head[place] for origin in origins_of(layout.axes[place])]
     is_made = layout.scores is not None and are_made(*layout.scores.summed)
-    is_one = is_made and last not in is_head and all(one.is_known for one in own)  # one query, or one head
+    is_one = is_made and last not in is_head and all(one.is_input for one in own)  # one query, or one head
     if not own or not (is_head.get(last) or is_one):
         return last
     several = [place for place in alone if not is_head[place]]
@@ -186,7 +184,6 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
         _factors_of(query, 1, heads) if of_query else (),
         "channel" if channels else called,
         _windows(before, heads, query, key),
-        example=_example(query, key),
         tokens=Compared(are_pairs=layout.scores.are_pairs),
         is_assumed=not channels and not own & origins_of(*before, query) and all(one.maker is None for one in own),
     )
@@ -221,14 +218,7 @@ def axes_at(layout: Layout | None, places: Sequence[int]) -> list[Axis]:
     return [() if layout is None or place < 0 else layout.axes[place] for place in places]
 
 
-def _example(query: Axis, key: Axis) -> tuple[Origin, Cut] | None:
-    """Return which examples both queries and keys are cut from, where neither has the axis of examples itself."""
-    several = {origin.example for origin, _ in (*query, *key)}
-    (example,) = several if len(several) == 1 else (None,)
-    return None if example is None or example[0] in origins_of(query, key, all_of=True) else example
-
-
-SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and it is not known which"
+SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and these are not joined"
 
 OWN_KEYS = (
     "each of its queries has keys of its own, as in a window around it, and it is not known which tokens these are; "

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mhaviz.observe.axes import Part
 from mhaviz.observe.regions import AXES, INPUT, MADE, NONE, SOURCE, WITHIN, SeenImage, SeenTokens, Source
 from mhaviz.observe.token_regions import Sides, TokenRegions
 
@@ -18,6 +18,44 @@ Numbers = NDArray[np.int64]
 
 UNKNOWN = -1
 """Place of a row of which it is not known which token it is, or which is none."""
+
+
+class Part(NamedTuple):
+    """Tokens of a sequence: every ``step``-th from ``start`` on, ``n`` in all.
+
+    Attributes:
+        of: the sequence.
+        at: their places, where these are no range; negative ones are no tokens of it. Empty: they are a range.
+        length: number of tokens in the sequence.
+    """
+
+    of: Source
+    start: int
+    step: int
+    n: int
+    at: tuple[int, ...]
+    length: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the sequence begins with these tokens."""
+        return (self.start, self.step) == (0, 1) and not self.at
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether they were seen to be put in another order, or among others."""
+        at = [place for place in self.at if place >= 0]
+        return any(b <= a for a, b in pairwise(at))
+
+    @property
+    def places(self) -> "range | tuple[int, ...]":
+        """Places of the tokens in the sequence; empty: not known."""
+        return self.at or range(self.start, self.start + self.step * self.n, self.step or 1)
+
+    @property
+    def end(self) -> int:
+        """Place after the last of the tokens."""
+        return max(self.at) + 1 if self.at else self.start + self.n
 
 
 class Sequences:
@@ -37,6 +75,10 @@ class Sequences:
         """Return whether this is a single source, which may yet be put behind others."""
         source = sources[0] if len(sources) == 1 else None
         return isinstance(source, SeenTokens) and source.rank == INPUT and source not in self._first
+
+    def note_same(self, source: Source, other: Source) -> None:
+        """Note that a source holds the same tokens as another."""
+        self._first[source] = self.begins(other)
 
     def join(self, source: Source, place: int, before: Sequence[tuple[Source, int]], gap: int = 0) -> None:
         """Note that a token of a source stands behind others, ``before``, of sources that were read earlier.
@@ -77,6 +119,7 @@ class Places:
         length: number of tokens in the sequence of the first row.
         named: (batch_size, length) numbers of the rows that are parameters in ``names``; UNKNOWN: none.
         names: names of parameters that stand among tokens.
+        along_first: whether tokens stand along the first axis of a source, which may be that of examples.
     """
 
     sources: tuple[Source, ...]
@@ -88,6 +131,7 @@ class Places:
     length: int
     named: Numbers
     names: tuple[str, ...]
+    along_first: bool
 
     @cached_property
     def is_known(self) -> NDArray[np.bool_]:
@@ -125,23 +169,55 @@ class Places:
         examples = np.unique(self.example[entry][self.is_known[entry]])
         return found.pop() if len(found) == 1 == len(examples) else None
 
+    @property
+    def some_examples(self) -> tuple[Source, frozenset[int]] | None:
+        """Of which examples of their source the rows are; None: of all, or of more than one source."""
+        here = {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
+        source = next(iter(here), None)
+        if len(here) != 1 or not isinstance(source, SeenTokens) or source.n_axes < 2:
+            return None
+        examples = frozenset(np.unique(self.example[self.is_known]).tolist())
+        return None if len(examples) == source.sizes[3 - source.n_axes] else (source, examples)
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The numbers of the look-ups of a text that the rows are, in its order; empty: they are none.
+
+        The program may have put others in the place of some.
+        """
+        every = (self.sources[number] for number in self.source[self.is_known].tolist())
+        counts = Counter(source for source in every if isinstance(source, SeenTokens) and source.reads)
+        text = max(counts, key=counts.__getitem__, default=None)
+        if text is None:
+            return frozenset()
+        is_text = np.array([*(source is text for source in self.sources), False])[self.source]
+        in_place = ((self.place == np.arange(self.place.shape[1])) | ~is_text).all()
+        is_one = all(len(np.unique(row[of])) == 1 for row, of in zip(self.example, is_text, strict=True))
+        return frozenset(text.reads) if in_place and is_one and self.place.shape[1] == text.sizes[-1] else frozenset()
+
     @cached_property
     def part(self) -> Part | None:
         """The tokens, if they are of one sequence, and the same in all entries of the batch; None: they are not."""
         sequences = {self.sequence(entry) for entry in range(len(self.source))}
         position = np.where(self.named != UNKNOWN, UNKNOWN - 1 - self.named, self.position)
-        if len(sequences) > 1 or None in sequences or (position != position[:1]).any():
+        first = next(iter(sequences))
+        if len(sequences) > 1 or first is None or (position != position[:1]).any():
             return None
         at = tuple(position[0].tolist())
         steps = {b - a for a, b in pairwise(at)} or {1}
         step = steps.pop() if len(steps) == 1 else 0
-        length, (first,) = max(self.length, max(at) + 1), sequences
+        length = max(self.length, max(at) + 1)
         is_range = step > 0 and at[0] >= 0
         return Part(first, at[0], step if is_range else 1, len(at), () if is_range else at, length)
 
     def sources_of(self, entry: int) -> set[Source]:
         """Return the sources of the known rows of an entry of the batch."""
         return {self.sources[number] for number in np.unique(self.source[entry][self.is_known[entry]])}
+
+    def pieces_of(self, entry: int) -> set[tuple[Source, int]]:
+        """Return the pieces of sequences that the known rows of an entry of the batch are of, by where these begin."""
+        numbers = np.unique(self.source[entry][self.is_known[entry]]).tolist()
+        return {(self.sequences[number], self.begins[number]) for number in numbers}
 
     def is_of(self, entry: int, examples: dict[Source, int]) -> NDArray[np.bool_]:
         """Return which rows of an entry of the batch are of these examples of their sources, or of others alone."""
@@ -151,9 +227,10 @@ class Places:
 
     @property
     def may_be_batch(self) -> bool:
-        """Whether some rows are those of a matrix that was given, and so may be the examples of a batch."""
+        """Whether some rows stand along the first axis of what was given, and so may be the examples of a batch."""
         here = {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
-        return any(isinstance(source, SeenTokens) and source.n_axes == 1 and not source.reads for source in here)
+        is_matrix = any(isinstance(one, SeenTokens) and one.n_axes == 1 and not one.reads for one in here)
+        return self.along_first or is_matrix
 
     @cached_property
     def main_sequence(self) -> Source | None:
@@ -190,8 +267,11 @@ class Places:
         return found
 
     def example_of(self, entry: int) -> int:
-        """Return the example that the first known row of an entry of the batch is of."""
-        return int(self.example[entry][self.is_known[entry].argmax()])
+        """Return the example that the first known row of an entry of the batch is of, of a text if it is of any."""
+        is_text = np.array([*(bool(getattr(source, "reads", ())) for source in self.sources), False])[
+            self.source[entry]
+        ]
+        return int(self.example[entry][(is_text if is_text.any() else self.is_known[entry]).argmax()])
 
 
 def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Places | None]:
@@ -325,6 +405,7 @@ class _Coordinates:
             self._length(turned, bool(is_split.any())),
             self.named,
             self.names,
+            bool((turned & ~varies).any()),
         )
 
     def _length(self, turned: NDArray[np.bool_], is_split: bool) -> int:
@@ -377,12 +458,24 @@ def compare(query: Places | None, key: Places | None) -> bool | None:
 def _compared(query: Places, key: Places, own: int, other: int) -> bool | None:
     sequences = query.sequence(own), key.sequence(other)
     if None not in sequences and sequences[0] is sequences[1]:
-        is_whole = query.sources_of(own) == key.sources_of(other)  # otherwise others were joined to the tokens of one
+        is_whole = query.pieces_of(own) == key.pieces_of(other)  # otherwise others were joined to the tokens of one
         return True if is_whole and query.example_of(own) == key.example_of(other) else None
     roots = [_roots(side, entry) for side, entry in ((query, own), (key, other))]
     if roots[0] is None or roots[1] is None or not roots[0] or not roots[1]:
         return None
     return False if roots[0].isdisjoint(roots[1]) else None
+
+
+def inputs_of(sides: tuple[Places | None, Places | None]) -> "frozenset[Source] | None":
+    """Return all inputs of the program that queries and keys may come from; None: not known."""
+    found = frozenset[Source]()
+    for side in sides:
+        for entry in range(0 if side is None else len(side.source)):
+            roots = None if side is None else _roots(side, entry)
+            if roots is None:
+                return None
+            found |= roots
+    return None if None in sides else found
 
 
 def _roots(side: Places, entry: int) -> "frozenset[Source] | None":

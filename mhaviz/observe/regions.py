@@ -14,8 +14,6 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from mhaviz.observe.inputs import Read
-
 NONE = -1
 """Number of what is of no region, or of one that is not known."""
 
@@ -81,7 +79,7 @@ class SeenTokens:
     sizes: tuple[int, int, int]
     n_axes: int
     rank: int
-    reads: set[Read] = field(default_factory=set)
+    reads: set[int] = field(default_factory=set)
     made_of: "frozenset[Source] | None" = frozenset()
     are_in_order: bool = True
     sums: "frozenset[SeenTokens]" = frozenset()

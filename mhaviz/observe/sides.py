@@ -53,7 +53,7 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
     for numbers, axes, others in zip(traced.all_numbers, along, along[::-1], strict=True):
         other = others[0] if len(along) > 1 and len(others) == 1 else query
         side = axes[0] if len(axes) == 1 else key if other == query and len(along) > 1 and others else query
-        if len(axes) == 2 or (not axes and shape[side] > 1):
+        if len(axes) == 2 or (not axes and shape[side] > 1 and len(others) != 1):
             continue
         other = key if side == query else query
         sizes = [1 if axis == other and not order.query else size for axis, size in enumerate(shape)]

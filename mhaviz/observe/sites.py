@@ -18,10 +18,11 @@ from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
-from mhaviz.observe.axes import Part
+from mhaviz.observe.compared import Compared
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
+from mhaviz.observe.places import Part
 from mhaviz.observe.recurrence import Run
 
 MOST_SITES = 4096
@@ -329,7 +330,7 @@ class Sites:
         """Note of which attention, in the same call of a module, these are other heads."""
         site.heads = observed.heads
         order, is_one = observed.order, observed.call.shape[1] == 1 and not site.heads
-        is_one = is_one and order.example is None and order.tokens.parts[1] is not None
+        is_one = is_one and order.tokens.examples is None and order.tokens.parts[1] is not None
         others = [one for one in before if not one.heads and not one.last.is_turned(order)]
         if is_one and any(one.last.tokens.parts == order.tokens.parts for one in others):
             self._miss(f"{site.name}: runs several times, one head each; it is not known which heads of which layer")
@@ -368,13 +369,13 @@ class Sites:
 
         They are other tokens of the same sequence. Layers that share a module read the same tokens.
         """
-        place, parts = observed.place, observed.order.tokens.parts
+        place, tokens = observed.place, observed.order.tokens
         if not place.is_module or site.joins is not None:
             return
         running = [other for other in before if other.forward == place.forward and other.is_followed]
         for whole in (other for other in running if other.layer_of is other):
             of_heads = [
-                share_queries(other.last.tokens.parts, parts)
+                share_queries(other.last.tokens, tokens)
                 for other in running
                 if other.layer_of is whole and not (site.heads and other.heads and site.heads.isdisjoint(other.heads))
             ]
@@ -384,13 +385,12 @@ class Sites:
 
     def _is_some_examples(self, site: ObservedSite, place: Place) -> bool:
         """Return whether the run is of some of the examples only; if so, send a message."""
-        example = site.last.example
         others = [
-            one
-            for one in self.all
-            if (one.root, one.forward) == (place.root, place.forward)
-            and (one.name == place.name or not place.is_module)
-            and (example and one.last.example and one.last.example[0] == example[0] and one.last.example != example)
+            other
+            for other in self.all
+            if (other.root, other.forward) == (place.root, place.forward)
+            and (other.name == place.name or not place.is_module)
+            and other.last.tokens.are_other_examples(site.last.tokens)
         ]
         if others:
             self.leave_out((*others, site), SOME_EXAMPLES)
@@ -414,7 +414,7 @@ class Sites:
             if own is None
             or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
             or (is_any_head and one.last.are_heads_unordered)
-            if one.layer_of is not site.layer_of or share_queries(one.last.tokens.parts, (own, keys)) is not False
+            if one.layer_of is not site.layer_of or share_queries(one.last.tokens, site.last.tokens) is not False
         ]
         if others:
             self.leave_out(
@@ -523,7 +523,7 @@ class Sites:
             why = "the examples of its batch may have changed their places, as the beams of a search do"
         if why:
             is_same = site.alone is not None and torch.equal(site.alone, _query_of(observed))  # the same text again
-            is_other = share_queries(site.last.tokens.parts, observed.order.tokens.parts) is False
+            is_other = share_queries(site.last.tokens, observed.order.tokens) is False
             if not (is_same or is_other or observed.are_fixed[0]) and self._is_drawn(site):
                 is_in_pass = site.forward == observed.place.forward and not _is_called_anew(site, observed.place)
                 then = "it counts as another attention" if is_in_pass else "a new pass begins"
@@ -564,7 +564,7 @@ def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
     tokens, is_step = observed.order.tokens, False
     is_of_another_text = site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
     if not is_of_another_text and site.kind not in OF_ONE_TEXT and not observed.are_fixed[0]:
-        is_other_query = share_queries(site.last.tokens.parts, tokens.parts) is False
+        is_other_query = share_queries(site.last.tokens, tokens) is False
         is_step = not is_other_query and _reads_keys_again(site, observed)
     return (is_of_another_text or is_step) and site.kind == _kind(observed)
 
@@ -584,13 +584,9 @@ def _reads_keys_again(site: ObservedSite, observed: ObservedCall) -> bool:
     return are_same and _is_same_mask(site.seen, _visible(observed))
 
 
-Parts = tuple[Part | None, Part | None]
-"""The tokens that queries and keys are; None: not known."""
-
-
-def share_queries(parts: Parts, others: Parts) -> bool | None:
+def share_queries(tokens: Compared, others: Compared) -> bool | None:
     """Return whether two softmaxes over tokens of one sequence have a query in common; None: not known."""
-    (query, key), (other, other_key) = parts, others
+    (query, key), (other, other_key) = tokens.parts, others.parts
     if query is None or key is None or other is None or other_key is None:
         return None
     if query.of != other.of or key.of != other_key.of or not (query.step and other.step):
@@ -771,7 +767,10 @@ def _kind(observed: ObservedCall) -> Kind:
     _, _, q_length, k_length = observed.call.shape
     (query, key), are_same = observed.order.tokens.parts, observed.order.tokens.are_same
     if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
-        return "other" if query is not None and key is not None and query.of == key.of else "cross"
+        keys = observed.order.tokens.places[1]
+        has_learned = keys is not None and bool(keys.names) and observed.are_fixed[0] is True
+        is_among = query is not None and key is not None and query.of == key.of
+        return "other" if has_learned or is_among else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
     ends = {one.end for one in (query, key) if are_same and one is not None and one.step}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))

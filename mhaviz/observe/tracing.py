@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.descent import MAKERS, FixedRows
+from mhaviz.observe.descent import MAKERS, READ_FIRST_ALONE, FixedRows
 from mhaviz.observe.flex import is_flex
-from mhaviz.observe.functions import COPIES, functions, keeps_places
+from mhaviz.observe.functions import COPIES, functions, keeps_places, writes
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.places import Sequences
 from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_of_axes
+from mhaviz.observe.region_masks import MASKS
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
 from mhaviz.observe.region_numbers import fits, full, none_of, short
 from mhaviz.observe.region_sums import SUMS, attend, is_by_zero, keep
@@ -56,7 +57,7 @@ class _Mark(NamedTuple):
     version: int | None
 
 
-_RULES: dict[Any, Rule] = {**MOVES, **SUMS, **CELLS}
+_RULES: dict[Any, Rule] = {**MOVES, **SUMS, **CELLS, **MASKS}
 
 
 class Tracer:
@@ -135,19 +136,22 @@ class Tracer:
         rank = INPUT if are_in_order else MADE
         return _rows(x, features, rank, made_of=made_of(of), are_in_order=are_in_order, epoch=self.epoch)
 
-    def text_of(self, ids: Tensor) -> SeenTokens | None:
-        """Return the source of token ids that were looked up, which may have been before; None: fixed numbers."""
+    def text_of(self, ids: Tensor, vocabulary: int) -> SeenTokens | None:
+        """Return the source of token ids that were looked up; None: fixed numbers. The same ids are the same tokens.
+
+        ``vocabulary``: number of tokens in the vocabulary.
+        """
+        number = self._inputs.read(ids, vocabulary)
         if self._fixed.root(ids) is not None or not ids.ndim:
             return None
-        version, text = version_of(ids), None
+        version, text = version_of(ids), _source(ids.shape, INPUT, epoch=self.epoch)
         for other, before, source in self._texts:
-            if other.data_ptr() == ids.data_ptr() and before == version and other.numel() == ids.numel():
-                text = source if other.is_contiguous() and ids.is_contiguous() else text
-        if text is None:
-            text = _source(ids.shape, INPUT, epoch=self.epoch)
-            self._texts.append((ids, version, text))
-        if self._inputs.ids and self._inputs.ids[-1].ids.data_ptr() == ids.data_ptr():
-            text.reads.add(self._inputs.ids[-1].number)
+            is_same = other.data_ptr() == ids.data_ptr() and before == version and other.numel() == ids.numel()
+            if is_same and other.is_contiguous() and ids.is_contiguous():
+                self.sequences.note_same(text, source)
+        self._texts.append((ids, version, text))
+        if number is not None:
+            text.reads.add(number)
         return text
 
     def get_moved(self, x: Tensor) -> Traced | None:
@@ -222,7 +226,10 @@ class Tracer:
             if done.func in WRITERS:
                 self._write(done, result)
             elif isinstance(result, Tensor):
-                self.set(result, self._after(done))
+                after = self._after(done)
+                self.set(result, after)
+                if result is done.first and writes(done.func):
+                    self._spread(result, after if isinstance(after, Traced) else None)
             elif done.func in _CUTS:
                 self._cut(done)
             else:
@@ -268,8 +275,10 @@ class Tracer:
 
     def _unknown(self, done: Done) -> Traced | None:
         """Return the rows that an unknown function has made; None: of nothing that was read."""
-        of = [traced for x in done.each() if (traced := self.known(x)) is not None]
-        if of or not any(isinstance(x, Tensor) and self._fixed.root(x) is None for x in done.each()):
+        is_first_alone = getattr(done.func, "__name__", "") in READ_FIRST_ALONE
+        read = [done.first] if is_first_alone else [*done.each()]
+        of = [traced for x in read if (traced := self.known(x)) is not None]
+        if of or not any(isinstance(x, Tensor) and self._fixed.root(x) is None for x in read):
             return self.made(done.result, of) if of else None
         is_new = done.result.ndim > 1 and _are_features(done.result)
         return _rows(done.result, -1, WITHIN, are_in_order=False) if is_new else None
@@ -312,8 +321,11 @@ class Tracer:
         self.set(x, traced)
         if traced is not None and traced.other is None and len(traced.regions.sources) > 1:
             self._join_written(traced, done)
-        if x is not done.first:
-            return
+        if x is done.first:
+            self._spread(x, traced)
+
+    def _spread(self, x: Tensor, traced: Traced | None) -> None:
+        """Note what all tensors are made of that share the memory of one that was written into."""
         others = {id(one): one for one, _ in self._traced.of_memory(x)}
         if x._is_view() and x._base is not None:
             others.setdefault(id(x._base), x._base)
@@ -335,7 +347,7 @@ def _look_up(tracer: Tracer, done: Done) -> Traced | None:
     if (rows := tracer.get(weight)) is not None:
         each = (full(one, weight.shape, is_slim(rows, weight.shape, 0)) for one in rows.all_numbers)
         return Traced(rows.regions, *(short(one[ids], done.result.shape) for one in each))
-    text = tracer.text_of(ids)
+    text = tracer.text_of(ids, weight.shape[0])
     if text is None:
         return None
     regions, numbers = tokens_of(text, done.result.device)

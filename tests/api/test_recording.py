@@ -1219,7 +1219,7 @@ def test_it_is_said_of_passes_and_examples_that_never_came(gpt):
     ]
 
 
-def test_what_runs_for_one_example_after_another_has_the_number_of_none():
+def test_what_runs_for_one_example_after_another_is_not_drawn_beside_a_batch():
     """The second call of ``dec`` is of example 1, and was drawn beside example 0 of ``enc`` as if it were of that."""
 
     class Net(nn.Module):
@@ -1233,8 +1233,10 @@ def test_what_runs_for_one_example_after_another_has_the_number_of_none():
 
     with mhaviz.record(examples="all") as recording:
         Net()(torch.randn(2, 4, 8))
-    assert {m.sentence for m in recording.attention.maps} == {None}
-    assert "which of them match is not known" in recording.attention.source.remark
+    assert [(m.module, m.sentence) for m in recording.attention.maps] == [("enc", 0), ("enc", 1)]
+    assert recording.notices == [
+        "dec: runs for some examples at a time, as in a loop over the batch, and these are not joined; not shown"
+    ]
 
 
 def test_one_run_of_several_of_a_module_is_chosen_by_its_number():

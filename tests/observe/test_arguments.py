@@ -146,7 +146,7 @@ def _followed():
     """All functions that the recorder has a rule for, by name."""
     tables = (
         *(AXIS_RULES, Watch(lambda observed: None).handlers, functions.DROPOUTS, functions.VIEWS, functions.MULTIPLIES),
-        *(layouts._STARTS, layouts._SORTS, layouts._RETURN_SEVERAL, layouts._REPLACES, weights._REORDERS),
+        *(layouts._STARTS, layouts._SORTS, layouts._RETURN_SEVERAL, weights._REORDERS),
         *(merging._LAYERS, merging._WEIGH, merging._NORMALISE),
         *(tracing._RULES, tracing.WRITERS, tracing._CUTS),
     )
