@@ -156,7 +156,9 @@ class TokenNames:
         called: str,
     ) -> Tokens:
         position = np.where(places.is_named[entry] & is_shown, places.position[entry], UNKNOWN)
-        is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences)
+        is_read = any(isinstance(source, SeenTokens) and source.reads for source in places.sources)
+        has_words = len(np.unique(places.source[entry])) == 1 if tokens.ids else not is_read
+        is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences) and has_words
         if is_whole and bool((position == np.arange(len(position))).all()):
             return tokens
         is_in_place = bool(((position == np.arange(len(position))) | (position == UNKNOWN)).all())
@@ -188,6 +190,8 @@ class TokenNames:
         if read is None:
             return otherwise
         example = int(places.example[entry, row])
+        if source.n_axes == 1:  # of examples or of tokens
+            example, place = 0, example + place
         ids = tuple(read.ids[example].tolist())
         text = self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts[place]
         return otherwise if text == str(place) else text

@@ -500,6 +500,7 @@ class Recording(ContextDecorator):
         if not is_wanted and self._study is None:
             return
         windows = windows_of(observed.sides, observed.call.shape[0]) if is_wanted else []
+        windows = _in_their_order(windows, observed)
         if is_wanted:
             self._begin(site, observed, windows)
         self._note_form(site, observed)
@@ -975,6 +976,16 @@ def _places_of(observed: ObservedCall) -> range | None:
     places = own.places
     is_known = len(places) == q_length and {*places} <= {*keys.places}
     return places if is_known and isinstance(places, range) else None
+
+
+def _in_their_order(windows: list[list[int]], observed: ObservedCall) -> list[list[int]]:
+    """Return the places in the batch of each example, where the program has put these in another order."""
+    queries = observed.order.tokens.places[0]
+    if queries is None or [[place] for place in range(len(queries.source))] != windows:
+        return windows
+    examples = [queries.example_of(entry) for entry in range(len(windows))]
+    is_moved = sorted(examples) == [*range(len(windows))] != examples
+    return [[examples.index(number)] for number in range(len(windows))] if is_moved else windows
 
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:

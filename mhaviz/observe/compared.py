@@ -48,7 +48,18 @@ class Compared:
         """Whether queries and keys are known tokens of the same sequence; None: not known."""
         is_made = self.has_layers or are_made(*self.features)  # otherwise they may have in common what made others
         are_same = compare(*self.places)
-        return None if are_same is False and not is_made else are_same
+        if are_same is False:
+            return False if is_made else None
+        return None if self._are_apart else are_same
+
+    @property
+    def _are_apart(self) -> bool:
+        """Whether each side is made of outputs of attentions that the other is not made of, as a decoder's queries are
+        and its memory."""
+        if len(self.features) != 2:
+            return False
+        query, key = (through_along(axis) for axis in self.features)
+        return not (query <= key or key <= query)
 
     @property
     def examples(self) -> tuple[Source, frozenset[int]] | None:

@@ -362,11 +362,13 @@ class _Coordinates:
         found: dict[Source, bool] = {}
         for number, source in enumerate(self.sources) if len(self.sources) < _MOST_SOURCES else ():
             entries = [of == number for of in self.source]
-            if not isinstance(source, SeenTokens) or max(int(of.sum()) for of in entries) < 2:
+            n_rows = max(int(of.sum()) for of in entries)
+            if not isinstance(source, SeenTokens) or n_rows < 2 - (source.n_axes == 1):
                 continue
             are_alone = all((np.ptp(row[of]) if of.any() else 0) == 0 for row, of in zip(rest, entries, strict=True))
             are_all = all((np.diff(row[of]) == 1).all() for row, of in zip(every, entries, strict=True))
             varies = any(of.any() and np.ptp(row[of]) > 0 for row, of in zip(first, entries, strict=True))
+            varies |= source.n_axes == 1 and len(entries) != source.sizes[2]  # which are no examples
             found[source] = varies and (are_alone or are_all)
         return found
 
@@ -381,15 +383,13 @@ class _Coordinates:
         starts = np.where(is_all, 0, self.starts)  # heads, which layers have joined
         is_token = (self.source >= 0) & ((self.sizes == 1) | is_all | ~is_text[..., None]).all(axis=-1)
         turned = np.array([*(source in along_first for source in self.sources), False])[self.source]
-        has_one = self._first == 2
         is_split = np.array([len(np.unique(entry)) > 1 for entry in starts[..., 1]])[:, None]  # rows and columns
         is_after = is_after & ((axes == 2) | is_split[..., None])
         rest = _flat(starts, lengths, is_after)
         first = np.where(is_first, starts, 0).sum(axis=-1)
         varies = np.array([len(np.unique(entry)) > 1 for entry in np.where(turned, rest, 0)])[:, None]
         place = np.where(turned & varies, _flat(starts, lengths, is_after | is_first), np.where(turned, first, rest))
-        place = np.where(has_one, first, place)
-        example = np.where(has_one | (turned & varies), 0, np.where(turned, rest, first))
+        example = np.where(turned & varies, 0, np.where(turned, rest, first))
         begins = []
         for source in self.sources:
             first, at = sequences.begins(source)
@@ -405,14 +405,16 @@ class _Coordinates:
             self._length(turned, bool(is_split.any())),
             self.named,
             self.names,
-            bool((turned & ~varies).any()),
+            bool((turned & ~varies & (self._first < 2)).any()),
         )
 
     def _length(self, turned: NDArray[np.bool_], is_split: bool) -> int:
         """Return the number of tokens in the source of the first row."""
         lengths, first = self._lengths[0, 0], int(self._first[0, 0])
-        if turned[0, 0] or first == 2:
+        if turned[0, 0]:
             return int(lengths[first])
+        if first == 2:
+            return 1
         return int(lengths[1] * lengths[2] if is_split and not first else lengths[2])
 
 

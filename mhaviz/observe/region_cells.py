@@ -16,6 +16,7 @@ from mhaviz.observe.regions import (
     NONE,
     Regions,
     SeenImage,
+    SeenTokens,
     Traced,
     between,
     cells_of,
@@ -113,8 +114,13 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     regions, numbers = merged_along(traced.regions, traced.numbers, [channels])
     if max(numbers.shape[channels + 1 :]) == 1 < max(sizes):  # samples, which were not read as tokens
         return tracer.made(done.result, [traced], channels, are_in_order=True)
-    traced = _in_blocks(regions, numbers, sizes, result, strides, at)
-    return traced or tracer.made(done.result, [Traced(regions, numbers)], channels, are_in_order=True)
+    if IMAGE in traced.ranks:
+        return _in_blocks(regions, numbers, sizes, result, strides, at)
+    are_same = tuple(sizes) == tuple(result) and all(k % 2 for k in kernel)  # each is of the token in its middle
+    if are_same and all(stride == 1 for stride in strides):
+        return Traced(regions, numbers)
+    are_frames = all(isinstance(one, SeenTokens) and one.made_of and one.are_in_order for one in traced.regions.sources)
+    return tracer.made(done.result, [traced], channels, are_in_order=are_frames)
 
 
 def _starts(kernel: Sequence[int], strides: Sequence[int], padding: Sequence[int]) -> list[int]:
@@ -139,11 +145,9 @@ def _in_blocks(
         strides: size of a block along each axis, which is their distance.
         starts: where the first begins.
     """
-    first, n = numbers.ndim - len(sizes), len(sizes)
+    first = numbers.ndim - len(sizes)
     if all(s == 1 for s in strides) and tuple(sizes) == tuple(result):
         return Traced(regions, numbers)
-    if n == 1 and any(s > 1 for s in strides):
-        return None
     begins = ends = numbers.expand(*numbers.shape[:first], *sizes)
     for axis, (size, length, stride, start) in enumerate(zip(sizes, result, strides, starts, strict=True), first):
         at = torch.arange(length, device=numbers.device) * stride + start
@@ -193,7 +197,7 @@ def _images_cut(
 
 def _pool(tracer: "Tracer", done: Done) -> Traced | None:
     traced, x = tracer.get(done.first), done.first
-    if traced is None or traced.other is not None:
+    if traced is None or traced.other is not None or IMAGE not in traced.ranks:
         return None
     n = 3 if "3d" in done.func.__name__ else 2
     kernel, stride, padding = (
@@ -209,7 +213,7 @@ def _pool(tracer: "Tracer", done: Done) -> Traced | None:
 def _resize(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a tensor is made of after its last axes have been stretched or shrunk."""
     traced, x = tracer.get(done.first), done.first
-    if traced is None or traced.other is not None:
+    if traced is None or traced.other is not None or IMAGE not in traced.ranks:
         return None
     regions, numbers = traced.regions, traced.numbers
     n = min(x.ndim - 2, 3)

@@ -69,14 +69,21 @@ def _gather(tracer: "Tracer", done: Done) -> Traced | None:
 def _index(tracer: "Tracer", done: Done) -> Traced | None:
     items = done.args[1] if isinstance(done.args[1], tuple) else (done.args[1],)
     used = sum(one.ndim if isinstance(one, Tensor) and one.dtype == torch.bool else one is not None for one in items)
+    if done.first.ndim == 2 and done.result.shape == (*done.first.shape, 1):
+        tracer.read_as_columns(done.first)
     is_last = any(one is Ellipsis for one in items) or used >= done.first.ndim
     return _along(lambda done: -1 if is_last else 0 if done.first.ndim > 1 else -1)(tracer, done)
 
 
 def _reshape(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a reshaped tensor is made of. Only axes along which regions vary are repeated."""
-    traced, shape = tracer.get(done.first), done.result.shape
-    if traced is None or not done.first.numel():
+    x, shape = done.first, done.result.shape
+    if isinstance(x, Tensor) and x.ndim == 4 and shape[:2] == x.shape[:2] and len(shape) == 3:
+        tracer.read_as_map(x)
+    if isinstance(x, Tensor) and x.ndim == 2 and shape == (*x.shape, 1):
+        tracer.read_as_columns(x)
+    traced = tracer.get(x)
+    if traced is None or not x.numel():
         return None
     return Traced(traced.regions, *(regrouped(one, done.first.shape, shape) for one in traced.all_numbers))
 
@@ -84,6 +91,8 @@ def _reshape(tracer: "Tracer", done: Done) -> Traced | None:
 def transpose(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a tensor is made of whose axes were moved."""
     x = done.first
+    if x.ndim == 4 and done.result.shape == (x.shape[0], *x.shape[2:], x.shape[1]):
+        tracer.read_as_map(x)
     traced = tracer.get_moved(x) if x is done.result else tracer.get(x)
     if traced is None or any(one.ndim != x.ndim for one in traced.all_numbers):
         return None
@@ -139,7 +148,8 @@ def _cat(tracer: "Tracer", done: Done, dim: int | None = None) -> Traced | None:
         )
     are_features = dim == parts[0].ndim - 1 and all(traced.numbers.shape[dim] == 1 for traced in found)
     if are_features and not any(IMAGE in traced.ranks for traced in found):
-        return reduce(sum_of, [traced for traced in found if traced.regions is not NOTHING])
+        terms = [traced for traced in found if traced.regions is not NOTHING]
+        return reduce(sum_of, terms) if terms else Traced(NOTHING, none_of(done.result))
     numbers = []
     for x, traced in zip(parts, found, strict=True):
         if traced.regions is NOTHING and (name := tracer.parameter_of(x)):

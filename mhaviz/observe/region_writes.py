@@ -8,7 +8,7 @@ from torch import Tensor
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.region_numbers import aligned, none_of, short
-from mhaviz.observe.regions import NONE, NOTHING, Regions, Traced, shared
+from mhaviz.observe.regions import NONE, NOTHING, Regions, SeenTokens, Traced, shared
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Tracer
@@ -51,7 +51,18 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     into = old.expand(x.shape).clone()
     made = func(into, *(new.expand(source.shape) if at == place else one for at, one in enumerate(args) if at))
     made = into if made is None else made
-    return Traced(regions, short(made, x.shape))
+    return Traced(regions, short(_without_blanks(made, before, x), x.shape))
+
+
+def _without_blanks(numbers: Tensor, before: Traced | None, x: Tensor) -> Tensor:
+    """Return the numbers of a tensor, without rows of an input that are all 0, as of a cache that is not yet full."""
+    sources = before.regions.sources if before is not None else ()
+    source = sources[0] if len(sources) == 1 else None
+    if before is None or not isinstance(source, SeenTokens) or source.reads or source.made_of:
+        return numbers
+    is_old = numbers == before.numbers.expand(x.shape)
+    is_blank = bool(is_old.any()) and not bool(x[is_old].any())
+    return numbers.masked_fill(is_old, NONE) if is_blank else numbers
 
 
 def _scattered(regions: Regions, old: Tensor, new: Tensor, x: Tensor, mask: Tensor, source: Tensor) -> Traced:

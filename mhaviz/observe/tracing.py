@@ -126,6 +126,25 @@ class Tracer:
             self.set(x, traced)
         return traced
 
+    def read_as_map(self, x: Tensor) -> None:
+        """Note that features stand along the second axis of a tensor of four that was given, as of images."""
+        traced = self.known(x)
+        source = None if traced is None or len(traced.regions.sources) != 1 else traced.regions.sources[0]
+        is_as_given = isinstance(source, SeenTokens) and source.n_axes == 3 and not (source.reads or source.made_of)
+        if traced is not None and not (is_as_given and traced.numbers.shape == (*x.shape[:3], 1)):
+            return
+        self.given(x, features=1)
+
+    def read_as_columns(self, x: Tensor) -> None:
+        """Note that the numbers of a matrix that was given are tokens of one feature each."""
+        traced = self.known(x)
+        if traced is None and self.given(x) is None:
+            return
+        source = None if traced is None or len(traced.regions.sources) != 1 else traced.regions.sources[0]
+        if traced is None or (isinstance(source, SeenTokens) and source.n_axes == 1 and not source.made_of):
+            with unseen():
+                self.set(x, _rows(x[..., None], -1, INPUT, epoch=self.epoch).moved(lambda numbers: numbers[..., 0]))
+
     def made(self, x: Tensor, of: Sequence[Traced], features: int = -1, are_in_order: bool = False) -> Traced:
         """Return the rows that a function has made, in an unknown order unless ``are_in_order``.
 
@@ -141,10 +160,14 @@ class Tracer:
 
         ``vocabulary``: number of tokens in the vocabulary.
         """
-        number = self._inputs.read(ids, vocabulary)
         if self._fixed.root(ids) is not None or not ids.ndim:
+            self._inputs.read(ids, vocabulary)
             return None
-        version, text = version_of(ids), _source(ids.shape, INPUT, epoch=self.epoch)
+        base = ids._base
+        is_flat = base is not None and ids.ndim == 1 < base.ndim and base.numel() == ids.numel()
+        shape = base.shape if base is not None and is_flat else ids.shape
+        number = self._inputs.read(ids.view(shape) if is_flat else ids, vocabulary)
+        version, text = version_of(ids), _source(shape, INPUT, epoch=self.epoch)
         for other, before, source in self._texts:
             is_same = other.data_ptr() == ids.data_ptr() and before == version and other.numel() == ids.numel()
             if is_same and other.is_contiguous() and ids.is_contiguous():
