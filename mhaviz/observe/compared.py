@@ -48,12 +48,12 @@ class Compared:
         """Whether queries and keys are known tokens of the same sequence; None: not known."""
         is_made = self.has_layers or are_made(*self.features)  # otherwise they may have in common what made others
         are_same = compare(*self.places)
-        if are_same is False:
+        if are_same is False or self.are_apart:
             return False if is_made else None
-        return None if self._are_apart else are_same
+        return are_same
 
     @property
-    def _are_apart(self) -> bool:
+    def are_apart(self) -> bool:
         """Whether each side is made of outputs of attentions that the other is not made of, as a decoder's queries are
         and its memory."""
         if len(self.features) != 2:

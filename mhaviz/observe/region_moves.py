@@ -39,15 +39,18 @@ def is_slim(traced: Traced, shape: Sequence[int], dims: Any) -> bool:
     return all(isinstance(dim, int) and dim % len(shape) != len(shape) - 1 for dim in several)
 
 
-def _along(get_dims: Callable[[Done], Any]) -> "Rule":
-    """Return the rule of a function that moves numbers along some axes; ``get_dims`` returns them."""
+def _along(get_dims: Callable[[Done], Any], has_places: bool = False) -> "Rule":
+    """Return the rule of a function that moves numbers along some axes; ``get_dims`` returns them.
+
+    ``has_places``: whether it takes an index with the axes of its first argument, as gather does.
+    """
 
     def move(tracer: "Tracer", done: Done) -> Traced | None:
         x, traced = done.first, tracer.get(done.first)
         if traced is None:
             return None
         slim = is_slim(traced, x.shape, get_dims(done))
-        others = [_slimmed(one, x) if slim else one for one in done.args[1:]]
+        others = [_slimmed(one, x) if slim and has_places else one for one in done.args[1:]]
         moved = (done.func(full(one, x.shape, slim), *others, **done.kwargs) for one in traced.all_numbers)
         return Traced(traced.regions, *(short(one, done.result.shape) for one in moved))
 
@@ -63,7 +66,7 @@ def _slimmed(index: Any, x: Tensor) -> Any:
 def _gather(tracer: "Tracer", done: Done) -> Traced | None:
     index = done.argument(2)
     is_one = isinstance(index, Tensor) and index.ndim > 1 and (index.stride(-1) == 0 or index.shape[-1] == 1)
-    return _along(lambda done: done.argument(1))(tracer, done) if is_one else _move(tracer, done)
+    return _along(lambda done: done.argument(1), has_places=True)(tracer, done) if is_one else _move(tracer, done)
 
 
 def _index(tracer: "Tracer", done: Done) -> Traced | None:

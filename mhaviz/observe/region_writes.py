@@ -8,7 +8,7 @@ from torch import Tensor
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.region_numbers import aligned, none_of, short
-from mhaviz.observe.regions import NONE, NOTHING, Regions, SeenTokens, Traced, shared
+from mhaviz.observe.regions import NONE, NOTHING, SOURCE, Regions, SeenTokens, Traced, shared
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Tracer
@@ -48,19 +48,23 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     new = several[-1].numbers if values is not None else none_of(source)
     if func in _MASKED_SCATTERS:
         return _scattered(regions, old, new, x, args[1], source)
+    if done.named("accumulate", False) is True:
+        return nothing
     into = old.expand(x.shape).clone()
     made = func(into, *(new.expand(source.shape) if at == place else one for at, one in enumerate(args) if at))
     made = into if made is None else made
-    return Traced(regions, short(_without_blanks(made, before, x), x.shape))
+    return Traced(
+        regions, short(made if before is None else _without_blanks(regions, made, old.expand(x.shape), x), x.shape)
+    )
 
 
-def _without_blanks(numbers: Tensor, before: Traced | None, x: Tensor) -> Tensor:
+def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -> Tensor:
     """Return the numbers of a tensor, without rows of an input that are all 0, as of a cache that is not yet full."""
-    sources = before.regions.sources if before is not None else ()
-    source = sources[0] if len(sources) == 1 else None
-    if before is None or not isinstance(source, SeenTokens) or source.reads or source.made_of:
+    is_given = [isinstance(one, SeenTokens) and not (one.reads or one.made_of) for one in regions.sources]
+    if not any(is_given):
         return numbers
-    is_old = numbers == before.numbers.expand(x.shape)
+    of = regions.rows[numbers.clamp(min=0).long(), SOURCE].long()
+    is_old = (numbers >= 0) & (numbers == old) & torch.tensor(is_given, device=numbers.device)[of]
     is_blank = bool(is_old.any()) and not bool(x[is_old].any())
     return numbers.masked_fill(is_old, NONE) if is_blank else numbers
 

@@ -770,7 +770,7 @@ def _kind(observed: ObservedCall) -> Kind:
         keys = observed.order.tokens.places[1]
         has_learned = keys is not None and bool(keys.names) and observed.are_fixed[0] is True
         is_among = query is not None and key is not None and query.of == key.of
-        return "other" if has_learned or is_among else "cross"
+        return "other" if has_learned or (is_among and not observed.order.tokens.are_apart) else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
     ends = {one.end for one in (query, key) if are_same and one is not None and one.step}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))

@@ -195,6 +195,12 @@ def of_one_example(queries, keys):
     ]
 
 
+def numbers_of_examples(queries):
+    """The number of each example of the batch: that of the input, where all are there, in another order."""
+    examples = [next((token[0] for token in rows if token is not None), None) for rows in queries]
+    return examples if {*examples} == {*range(B)} else [*range(B)]
+
+
 def checked(seed):
     """What is wrong with the maps of a chain, and how many rows have a token, and are left without its name."""
     chain, x = Chain(seed), torch.randn(B, T, H * D, generator=torch.Generator().manual_seed(seed))
@@ -204,21 +210,23 @@ def checked(seed):
     with torch.no_grad():
         q, k = chain.sides(x)
         sides = [tokens(chain, x, not chain.only_keys), tokens(chain, x, True)]
+    numbers = numbers_of_examples(sides[0])
     truth = [*zip(*(of_one_example(*pair) for pair in zip(*sides, strict=True)), strict=True)]
     maps = () if recording.is_empty else recording.attention.maps
     weights = (q @ k.mT / D**0.5).softmax(-1)
     count["known"] += sum(token is not None for side in truth for rows in side for token in rows)
     count["chains that are not drawn"] += len(maps) != B
     for m in maps if len(maps) == B else ():
+        entry = numbers.index(m.sentence)
         if m.windows or m.weights.shape != weights.shape[1:]:
             wrong.append(f"example {m.sentence}: weights of shape {m.weights.shape}, not {tuple(weights.shape[1:])}")
             continue
-        if not np.allclose(m.weights, weights[m.sentence], atol=CLOSE):
+        if not np.allclose(m.weights, weights[entry], atol=CLOSE):
             wrong.append(f"example {m.sentence}: weights are wrong")
         for side, names, rows in zip(("query", "key"), (m.queries, m.keys), truth, strict=True):
-            errors, unnamed = compare(names, rows[m.sentence])
+            errors, unnamed = compare(names, rows[entry])
             count["unnamed"] += unnamed
-            wrong += [f"example {m.sentence}: {side} {error}; truth {rows[m.sentence]}" for error in errors[:1]]
+            wrong += [f"example {m.sentence}: {side} {error}; truth {rows[entry]}" for error in errors[:1]]
     return [f"{line}\n    MHAVIZ_SEED={seed}: {chain}" for line in wrong], count
 
 
