@@ -38,7 +38,7 @@ from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
 from mhaviz.observe.operators import Operators
 from mhaviz.observe.order import OWN_KEYS, Order, order_of, place_of_queries
-from mhaviz.observe.places import read_places
+from mhaviz.observe.places import SeenPlaces
 from mhaviz.observe.recurrence import Recurrence
 from mhaviz.observe.replacing import calls_followed, scripted_as_written
 from mhaviz.observe.sides import sides_of_call, sides_of_layer
@@ -98,6 +98,7 @@ class Watch:
             Layouts(self.inputs, self.fixed),
             Tracer(self.fixed, self.inputs, lambda x: self._axes.are_made(x)),
         )
+        self._places = SeenPlaces(self._tracer.sequences)
         self._merging = Merging(on_merged, on_weighed, self._axes)
         self._recurrence = Recurrence()
         step = no_steps if on_step is None else partial(self._take_step, on_step)
@@ -392,7 +393,7 @@ class Watch:
 
     def _with_places(self, observed: ObservedCall) -> ObservedCall:
         """Return the call with the tokens that its queries and keys are."""
-        places = read_places(observed.sides, self._tracer.sequences)
+        places = self._places.of(observed.sides)
         tokens = replace(observed.order.tokens, places=places)
         return replace(observed, order=replace(observed.order, tokens=tokens))
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mhaviz.observe.regions import AXES, INPUT, MADE, NONE, SOURCE, WITHIN, SeenImage, SeenTokens, Source
@@ -66,6 +67,9 @@ class Sequences:
 
     def __init__(self) -> None:
         self._first: WeakKeyDictionary[Source, tuple[Source, int]] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self._first)
 
     def begins(self, source: Source) -> tuple[Source, int]:
         """Return the first source of the sequence that a source belongs to, and the place there of its first token."""
@@ -272,6 +276,30 @@ class Places:
             self.source[entry]
         ]
         return int(self.example[entry][(is_text if is_text.any() else self.is_known[entry]).argmax()])
+
+
+class SeenPlaces:
+    """Which tokens queries and keys are; those of the layers of a stack are read once."""
+
+    def __init__(self, sequences: Sequences) -> None:
+        self._sequences = sequences
+        self._last: tuple[Sides, int, tuple[Places | None, Places | None]] = (None, None), 0, (None, None)
+
+    def of(self, sides: Sides) -> tuple[Places | None, Places | None]:
+        """Return which tokens the queries and keys are; None: of a side nothing is known."""
+        before, n_joined, places = self._last
+        if n_joined != len(self._sequences) or not all(map(_are_alike, sides, before)):
+            places = read_places(sides, self._sequences)
+            self._last = sides, len(self._sequences), places
+        return places
+
+
+def _are_alike(side: TokenRegions | None, other: TokenRegions | None) -> bool:
+    if side is None or other is None:
+        return side is other
+    own, others = side.regions, other.regions
+    is_same = own.rows is others.rows and own.names == others.names and own.sources == others.sources
+    return is_same and side.numbers.shape == other.numbers.shape and torch.equal(side.numbers, other.numbers)
 
 
 def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Places | None]:

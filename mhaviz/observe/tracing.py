@@ -263,14 +263,28 @@ class Tracer:
                         self.set(x, attend(self, one) if is_first else self._unknown(one))
 
     def _kept(self, done: Done) -> Traced | None:
-        """Return what the result of most calls is made of: of one tensor, whose numbers stay in their places."""
-        if done.func in _RULES or not (done.func in COPIES or keeps_places(done.func)):
+        """Return what the result of most calls is made of: of the only tensor that holds tokens, or of two of the same,
+        whose numbers stay in their places."""
+        func = done.func
+        is_linear = func is F.linear
+        if not is_linear and (func in _RULES or not (func in COPIES or keeps_places(func))):
             return None
-        tensors = [x for x in done.args if isinstance(x, Tensor)]
-        if len(tensors) != 1 or tensors[0].shape != done.result.shape or done.kwargs or len(done.args) > 2:
+        tensors = [x for x in done.args if isinstance(x, Tensor) and type(x) is not nn.Parameter]
+        if done.kwargs or not 0 < len(tensors) < 3 or is_by_zero(done):
             return None
-        traced = self._noted(tensors[0])
-        return traced if isinstance(traced, Traced) and not is_by_zero(done) else None
+        first, *others = [self._noted(x) for x in tensors]
+        if not isinstance(first, Traced) or first.numbers.ndim != done.result.ndim:
+            return None
+        if is_linear:
+            is_input = not others and tensors[0] is done.args[0]
+            is_alike = is_input and first.numbers.shape[-1] == 1 and first.other is None
+        else:
+            is_alike = {x.shape for x in tensors} == {done.result.shape} and not [
+                one
+                for one in others
+                if not (isinstance(one, Traced) and one.numbers is first.numbers and one.other is first.other)
+            ]
+        return first if is_alike else None
 
     def _join_written(self, traced: Traced, done: Done) -> None:
         """Note that tokens follow those before the place that they were written to, as in a cache."""
