@@ -100,6 +100,16 @@ def merged_along(regions: Regions, numbers: Tensor, axes: Sequence[int]) -> tupl
     return regions, made
 
 
+def _narrow(traced: Traced) -> Traced:
+    """Return what a tensor is made of, with length 1 for each axis along which its numbers are equal, such as heads."""
+    numbers = traced.numbers
+    for axis in traced.varying:
+        first = numbers.narrow(axis, 0, 1)
+        if torch.equal(first.expand_as(numbers), numbers):
+            numbers = first
+    return Traced(traced.regions, numbers, traced.other) if numbers is not traced.numbers else traced
+
+
 def sum_of(first: Traced, second: Traced) -> Traced:
     """Return what a sum of two tensors is made of, whose numbers have the same axes.
 
@@ -110,6 +120,8 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     x, y = first.numbers, second.numbers
     if first.regions.rows is second.regions.rows and (x is y or (x.shape == y.shape and torch.equal(x, y))):
         return first
+    if first.varying != second.varying:
+        first, second = _narrow(first), _narrow(second)
     if first.varying != second.varying:
         if not (first.varying <= second.varying or second.varying <= first.varying):
             both = shared([first, second])
