@@ -100,6 +100,11 @@ def merged_along(regions: Regions, numbers: Tensor, axes: Sequence[int]) -> tupl
     return regions, made
 
 
+def _outranks(strong: Traced, weak: Traced) -> bool:
+    """Return whether each number of a tensor is of a source that ranks higher than all of another tensor."""
+    return bool(strong.ranks and weak.ranks) and min(strong.ranks) > max(weak.ranks) and strong.is_whole
+
+
 def _narrow(traced: Traced) -> Traced:
     """Return what a tensor is made of, with length 1 for each axis along which its numbers are equal, such as heads."""
     numbers = traced.numbers
@@ -127,12 +132,14 @@ def sum_of(first: Traced, second: Traced) -> Traced:
             both = shared([first, second])
             return Traced(both[1].regions, both[0].numbers, both[1].numbers)  # such as queries and keys
         fine, coarse = (first, second) if second.varying < first.varying else (second, first)
+        if coarse.varying and fine.varying - coarse.varying == {x.ndim - 1} and _outranks(coarse, fine):
+            return coarse  # such as patches to which are added positions whose columns differ
         if fine.is_whole:
             return _with_places(fine, coarse) if max(fine.varying) in coarse.varying else fine
         fine, coarse = shared([fine, coarse])
         return Traced(coarse.regions, torch.where(fine.numbers == NONE, coarse.numbers, fine.numbers))
     for strong, weak in ((first, second), (second, first)):
-        if strong.ranks and weak.ranks and min(strong.ranks) > max(weak.ranks) and strong.is_whole:
+        if _outranks(strong, weak):
             return strong
     first, second = shared([first, second])
     regions = second.regions

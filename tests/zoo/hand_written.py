@@ -352,7 +352,6 @@ def program(chosen: Callable[[Made], tuple[Tensor, Tensor]]) -> Program:
 
 
 MISSED = {
-    broadcast: "its scores are products of numbers, and a sum: no product of matrices",
     additive: "its scores are no product of queries and keys",
 }
 
