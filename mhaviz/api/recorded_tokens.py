@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import compress, islice, pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -19,7 +19,7 @@ from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.observe.compared import Compared
 from mhaviz.observe.inputs import ReadIds, SeenInputs
-from mhaviz.observe.places import UNKNOWN, Places
+from mhaviz.observe.places import UNKNOWN, Places, is_looked_up
 from mhaviz.observe.regions import SeenTokens, Source
 from mhaviz.observe.token_regions import Sides, TokenRegions
 from mhaviz.results.image_grids import MOST_SPECIAL
@@ -138,11 +138,11 @@ class TokenNames:
             return sides
         made = []
         for tokens, entry in zip(sides, entries, strict=True):
-            of = min(entry, len(own.source) - 1)
-            examples = {} if queries is None else queries.examples(min(entry, len(queries.source) - 1))
+            of = own.entry_of(entry)
+            examples = {} if queries is None else queries.examples(queries.entry_of(entry))
             fits = len(tokens) == own.source.shape[1] and not tokens.images
             is_shown = own.is_of(of, examples) & own.is_in(of, queries)
-            unknown = set() if places[1] is None else places[1].follows_unknown(min(entry, len(places[1].source) - 1))
+            unknown = set() if places[1] is None else places[1].follows_unknown(places[1].entry_of(entry))
             made.append(self._at_places(tokens, own, of, is_shown, unknown, called) if fits else tokens)
         return tuple(made)
 
@@ -156,18 +156,18 @@ class TokenNames:
         called: str,
     ) -> Tokens:
         position = np.where(places.is_named[entry] & is_shown, places.position[entry], UNKNOWN)
-        is_read = any(isinstance(source, SeenTokens) and source.reads for source in places.sources)
+        is_read = any(map(is_looked_up, places.sources))
         has_words = len(np.unique(places.source[entry])) == 1 if tokens.ids else not is_read
         is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences) and has_words
         if is_whole and bool((position == np.arange(len(position))).all()):
             return tokens
         is_in_place = bool(((position == np.arange(len(position))) | (position == UNKNOWN)).all())
-        labels = []
+        labels, words_of = [], cache(self._words_of)
         for row, place in enumerate(position.tolist()):
             otherwise = f"row {row}"
             if place != UNKNOWN:
                 is_placed = places.sequences[places.source[entry, row]] not in unknown
-                labels.append(self._label(places, entry, row, str(place) if is_placed else otherwise))
+                labels.append(self._label(places, entry, row, words_of, str(place) if is_placed else otherwise))
             elif is_in_place and row in tokens.special:
                 labels.append(tokens.texts[row] if tokens.texts[row] != str(row) else self.name(tokens).texts[row])
             elif (number := places.named[entry, row]) != UNKNOWN:
@@ -177,7 +177,14 @@ class TokenNames:
                 labels.append(otherwise)
         return Tokens(tuple(labels))
 
-    def _label(self, places: Places, entry: int, row: int, otherwise: str) -> str:
+    def _label(
+        self,
+        places: Places,
+        entry: int,
+        row: int,
+        words_of: Callable[[SeenTokens, int], tuple[str, ...]],
+        otherwise: str,
+    ) -> str:
         """Return the word of a token that was looked up, or else its place."""
         source = places.sources[places.source[entry, row]]
         place = int(places.place[entry, row])
@@ -186,19 +193,22 @@ class TokenNames:
         ):
             self._given_fits = True
             return self._given[place]
-        read = self._read_of(source) if isinstance(source, SeenTokens) else None
-        if read is None:
+        if not isinstance(source, SeenTokens):
             return otherwise
         example = int(places.example[entry, row])
         if source.n_axes == 1:  # of examples or of tokens
             example, place = 0, example + place
-        ids = tuple(read.ids[example].tolist())
-        text = self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts[place]
-        return otherwise if text == str(place) else text
+        words = words_of(source, example)
+        return words[place] if words and words[place] != str(place) else otherwise
 
-    def _read_of(self, source: SeenTokens) -> ReadIds | None:
-        """Return the token ids that were looked up at a source, not positions or types; None: there are none."""
-        return self._read(frozenset(source.reads), source.sizes[-1]) if source.reads else None
+    def _words_of(self, source: SeenTokens, example: int) -> tuple[str, ...]:
+        """Return the names of the tokens of an example that were looked up at a source; empty: none were, or of none
+        it is known which ids they have."""
+        read = self._read(frozenset(source.reads), source.sizes[-1]) if source.reads else None
+        if read is None:
+            return ()
+        ids = tuple(read.ids[example].tolist())
+        return self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts
 
     def name(self, tokens: Tokens) -> Tokens:
         """Name tokens by the user's names, if there are as many, or by the tokenizer, if their ids are known."""
@@ -344,7 +354,7 @@ class TokenNames:
 
 def example_of(places: Places | None, entry: int) -> int:
     """Return the example of what the program has read that an entry of the batch is of."""
-    return entry if places is None else places.example_of(min(entry, len(places.source) - 1))
+    return entry if places is None else places.example_of(places.entry_of(entry))
 
 
 _SMALL, _LISTED = 1000, 4

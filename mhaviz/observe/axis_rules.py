@@ -397,12 +397,8 @@ def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
     return not is_shared and (is_parameter or (x.ndim == 2 and (other.ndim > 2 or which == 1)))
 
 
-_MOST_PIECES = 16
-"""Number of pieces of a piece that are known: a cache is joined anew in each step."""
-
 _ROLLS = frozenset(functions("roll"))
 _FLIPS = frozenset(functions("flip"))
-_SCATTERS = frozenset(functions("scatter scatter_add scatter_reduce index_add"))
 _SLICE_SCATTERS, _PUTS = frozenset(functions("select_scatter slice_scatter")), frozenset(functions("index_put"))
 
 AXIS_RULES: dict[Any, AxisRule] = {

@@ -39,7 +39,7 @@ from mhaviz.observe.products import (
     product_of,
     product_of_pairs,
 )
-from mhaviz.observe.regions import version_of
+from mhaviz.observe.readable import version_of
 from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
 from mhaviz.observe.weights import LARGESTS, SCATTERS, STACKS, WeightsByHand

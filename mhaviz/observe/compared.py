@@ -18,7 +18,6 @@ class Compared:
         has_layers: whether it makes its queries and keys of these features by layers of its own.
         is_by_hand: whether the program computes its weights itself.
         are_pairs: whether queries of all examples meet keys of all; see ``Summed``.
-        n_behind: number of further keys at the end that are no tokens, such as those that PyTorch's layer adds.
         places: the tokens that queries and keys are; None: of a side nothing is known.
     """
 
@@ -28,7 +27,6 @@ class Compared:
     has_layers: bool = False
     is_by_hand: bool = False
     are_pairs: bool = False
-    n_behind: int = 0
     places: tuple[Places | None, Places | None] = (None, None)
 
     @cached_property

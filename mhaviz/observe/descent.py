@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mhaviz.observe.functions import writes
-from mhaviz.observe.handlers import Done
+from mhaviz.observe.handlers import Done, each_of
 from mhaviz.observe.marks import Marks
 
 
@@ -134,7 +134,7 @@ class FixedRows:
 
     def _note_maker(self, done: Done, made: Any) -> None:
         """Note what a call has made fixed tensors of."""
-        for place, x in enumerate(made if isinstance(made, list | tuple) else (made,)):
+        for place, x in enumerate(each_of(made)):
             if _is_tensor(x) and self._numbers.get(x) is None and type(x) is not nn.Parameter:
                 owner = getattr(getattr(done.func, "__self__", None), "__name__", "")  # of Tensor.T.__get__, T
                 of = (self._described(list(done.args)), self._described(list(done.kwargs.items())))
@@ -185,7 +185,7 @@ class FixedRows:
                 self._note_maker(done, done.result)
                 return
         name = getattr(done.func, "__name__", "")
-        tensors = list(filter(_is_tensor, done.args[:1] if name in READ_FIRST_ALONE else done.each()))
+        tensors = list(filter(_is_tensor, done.read()))
         roots = [self._root(x) for x in tensors]
         first = tensors[0] if tensors else None
         written = done.kwargs.get("out", first if done.result is None or writes(done.func) else None)
@@ -203,7 +203,7 @@ class FixedRows:
                 self._note_maker(done, done.result)
 
     def _set_all(self, result: Any, root: Root | None) -> None:
-        for x in result if isinstance(result, list | tuple) else (result,):
+        for x in each_of(result):
             if _is_tensor(x) and type(x) is not nn.Parameter:
                 self._roots.set(x, root)
 
@@ -319,9 +319,6 @@ MAKERS = frozenset(
 
 _MAY_TAKE_INPUT = [torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor]
 """Functions that may be given the program's input."""
-
-READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
-"""Functions whose result holds no numbers of their other arguments."""
 
 _COPYING = {"__setitem__", "copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "fill_", "zero_"}
 """Functions that copy numbers into a tensor unchanged, as programs do with caches."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mhaviz.observe.functions import COPIES, DROPOUTS, MULTIPLIES, VIEWS, draws, functions, writes
 from mhaviz.observe.handlers import Done
+from mhaviz.observe.readable import is_readable, version_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Undropped:
     @classmethod
     def of(cls, made: Tensor, x: Tensor | None) -> "Undropped":
         """Return what ``made`` would hold: ``x``, which is kept."""
-        return cls(x, _version(made), None if x is None else _version(x))
+        return cls(x, version_of(made), None if x is None else version_of(x))
 
     def viewed(self, made: Tensor, view: Callable[[Tensor], Tensor], result: Tensor) -> "Undropped":
         """Return what ``result``, a view of ``made``, would hold."""
@@ -44,7 +45,7 @@ class Undropped:
 
     def numbers(self, made: Tensor) -> Tensor | None:
         """Return the numbers, for the marked tensor; None: not known."""
-        is_same = self.x is not None and (_version(made), _version(self.x)) == (self.version, self.own_version)
+        is_same = self.x is not None and (version_of(made), version_of(self.x)) == (self.version, self.own_version)
         return self.x if is_same else None
 
 
@@ -83,11 +84,11 @@ class Random:
     @classmethod
     def of(cls, made: Tensor, low: float = nan, mean: float = nan) -> "Random":
         """Return the mark of ``made``."""
-        return cls(_version(made), low, mean)
+        return cls(version_of(made), low, mean)
 
     def mean_of(self, marked: Tensor) -> float:
         """Return the expectation of each number of the marked tensor; nan: see ``mean``."""
-        return self.mean if _version(marked) == self.version else nan
+        return self.mean if version_of(marked) == self.version else nan
 
     def after(self, done: Done, source: Tensor, made: Tensor) -> "Random | None":
         """Return the mark of ``made``, which a call has made of the marked tensor, ``source``; None: no such mark."""
@@ -96,7 +97,7 @@ class Random:
         others = [x for x in done.each() if isinstance(x, Tensor) and x is not source and x.ndim] if is_number else []
         if func not in _FOLLOWED or others:
             return Random.of(made) if made is source else None  # such as hidden states of random inputs
-        version = _version(source)
+        version = version_of(source)
         if version is not None and made is source and writes(func):
             version -= 1
         if version != self.version:
@@ -218,12 +219,7 @@ def _number(x: Any) -> float:
 
 
 def _is_readable(x: Tensor) -> bool:
-    is_other = type(x) not in (Tensor, torch.nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return not (is_other or x.is_meta or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
-
-
-def _version(x: Tensor) -> int | None:
-    return None if x.is_inference() else x._version
+    return type(x) in (Tensor, torch.nn.Parameter) and is_readable(x)
 
 
 UNIFORM, DRAWN = functions("rand rand_like uniform"), functions("bernoulli")

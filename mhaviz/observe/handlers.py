@@ -64,10 +64,24 @@ class Done(NamedTuple):
             else:
                 yield x
 
+    def read(self) -> Iterator[Any]:
+        """Iterate over the arguments whose numbers the result may hold; see ``each``."""
+        is_first_alone = getattr(self.func, "__name__", "") in _READ_FIRST_ALONE
+        return iter(self.args[:1]) if is_first_alone else self.each()
+
     def again(self) -> Callable[[Tensor], Any]:
         """Return a function that repeats the call with another first argument, and does not hold the original one."""
         func, rest, kwargs = self.func, self.args[1:], self.kwargs
         return lambda x: func(x, *rest, **kwargs)
+
+
+_READ_FIRST_ALONE = {"to", "type_as", "expand_as", "view_as", "reshape_as", "zeros_like", "ones_like", "full_like"}
+"""Functions whose other arguments are examples of a type, a device or a shape."""
+
+
+def each_of(result: Any) -> Sequence[Any]:
+    """Return the items of a list or a tuple, or the single result of a function."""
+    return result if isinstance(result, list | tuple) else (result,)
 
 
 Handler = Callable[[Any, Sequence[Any], dict[str, Any]], Done]

@@ -248,10 +248,6 @@ def _has_axes(x: Any) -> bool:
     return isinstance(x, Tensor) and x.ndim > 0 and not x.is_nested
 
 
-def _is_readable(x: Tensor) -> bool:
-    return not (x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x))
-
-
 def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layout:
     """Return the layout of a view, with what it has kept of each axis."""
     try:
@@ -293,7 +289,6 @@ def _as_part(source: Layout, x: Tensor, layout: Layout, result: Tensor) -> Layou
 
 _SET_ITEM, _SET_DATA = Tensor.__setitem__, Tensor.data.__set__  # type: ignore[attr-defined]
 _SUMS = frozenset(functions("add sub"))
-_FILLS = {Tensor.fill_, Tensor.zero_}
 _SORTS = frozenset(functions("sort topk"))
 _UNBINDS = [*functions("unbind"), Tensor.__iter__]
 _PARTS = frozenset([Tensor.__getitem__, *functions("narrow select")])

@@ -33,9 +33,9 @@ class Marks(Generic[T]):
         if self._marks.pop(id(x), None) is not None:
             self._gone(id(x))
 
-    def tensor(self, number: object) -> Tensor | None:
+    def _tensor(self, number: int) -> Tensor | None:
         """Return the marked tensor that has this ``id``; None if there is none."""
-        entry = self._marks.get(number) if isinstance(number, int) else None
+        entry = self._marks.get(number)
         return None if entry is None else entry[0]()
 
     def objects(self) -> list[Any]:
@@ -81,10 +81,10 @@ class MarksByMemory(Marks[T]):
         """Return all marked tensors that share the memory of ``x``, each with its mark."""
         while self._unfiled:
             key = self._unfiled.pop()
-            if (tensor := self.tensor(key)) is not None:
+            if (tensor := self._tensor(key)) is not None:
                 memory = self._memories[key] = _memory(tensor)
                 self._ids[memory].add(key)
-        there = map(self.tensor, list(self._ids.get(_memory(x), ())))
+        there = map(self._tensor, list(self._ids.get(_memory(x), ())))
         return [(tensor, mark) for tensor in there if tensor is not None and (mark := self.get(tensor)) is not None]
 
     def moved(self, x: Tensor) -> None:

@@ -296,9 +296,8 @@ class Watch:
         queries, keys = (self._axes.of(x).axes for x in given[:2])
         features = queries[-1], keys[-1]
         has_layers = given[0] is not query  # layers of its own make the features
-        n_behind = max(key.shape[-2] - given[1].shape[axis], 0)
         order = self._order_of_axes(query, key, place)
-        return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers, n_behind=n_behind)
+        return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers)
 
     def _sides_of_call(
         self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order

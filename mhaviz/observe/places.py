@@ -1,11 +1,11 @@
 """Which tokens the queries and the keys of an attention are, row by row and example by example."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -63,13 +63,14 @@ class Sequences:
     """The sources that programs have put behind others, as in a cache, and where each begins in the sequence.
 
     A source that was never put behind others is a sequence by itself.
+
+    Attributes:
+        n_joined: how often a source was joined to others.
     """
 
     def __init__(self) -> None:
         self._first: WeakKeyDictionary[Source, tuple[Source, int]] = WeakKeyDictionary()
-
-    def __len__(self) -> int:
-        return len(self._first)
+        self.n_joined = 0
 
     def begins(self, source: Source) -> tuple[Source, int]:
         """Return the first source of the sequence that a source belongs to, and the place there of its first token."""
@@ -82,7 +83,7 @@ class Sequences:
 
     def note_same(self, source: Source, other: Source) -> None:
         """Note that a source holds the same tokens as another."""
-        self._first[source] = self.begins(other)
+        self._set(source, *self.begins(other))
 
     def join(self, source: Source, place: int, before: Sequence[tuple[Source, int]], gap: int = 0) -> None:
         """Note that a token of a source stands behind others, ``before``, of sources that were read earlier.
@@ -100,7 +101,11 @@ class Sequences:
         firsts = {self.begins(other)[0] for other in earlier}
         if len(firsts) == 1:
             last = max(self.begins(other)[1] + at for other, at in before)
-            self._first[source] = firsts.pop(), last + 1 + gap - place
+            self._set(source, firsts.pop(), last + 1 + gap - place)
+
+    def _set(self, source: Source, first: Source, place: int) -> None:
+        self._first[source] = first, place
+        self.n_joined += 1
 
 
 def _is_before(other: Source, source: Source) -> bool:
@@ -146,7 +151,7 @@ class Places:
     def is_named(self) -> NDArray[np.bool_]:
         """Whether the place of each row in what the program has read is known."""
         in_order = [not isinstance(source, SeenTokens) or source.are_in_order for source in self.sources]
-        return np.asarray(self.is_known & np.array([*in_order, False])[self.source])
+        return np.asarray(self.is_known & _by_source(self.source, in_order, False))
 
     @cached_property
     def are_placed(self) -> bool:
@@ -163,8 +168,11 @@ class Places:
     @cached_property
     def position(self) -> Numbers:
         """Place of each row in its sequence; UNKNOWN: not known."""
-        begins = np.array([*self.begins, 0])[self.source]
-        return np.where(self.is_known, self.place + begins, UNKNOWN)
+        return np.where(self.is_known, self.place + _by_source(self.source, self.begins, 0), UNKNOWN)
+
+    def entry_of(self, place: int) -> int:
+        """Return the entry for a place in the batch of the attention: a single entry stands for all."""
+        return min(place, len(self.source) - 1)
 
     def sequence(self, entry: int) -> Source | None:
         """Return the sequence that all known rows of an entry of the batch are of; None: of more than one, or none."""
@@ -173,12 +181,16 @@ class Places:
         examples = np.unique(self.example[entry][self.is_known[entry]])
         return found.pop() if len(found) == 1 == len(examples) else None
 
+    @cached_property
+    def _known_sources(self) -> set[Source]:
+        """The sources of all known rows."""
+        return {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
+
     @property
     def some_examples(self) -> tuple[Source, frozenset[int]] | None:
         """Of which examples of their source the rows are; None: of all, or of more than one source."""
-        here = {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
-        source = next(iter(here), None)
-        if len(here) != 1 or not isinstance(source, SeenTokens) or source.n_axes < 2:
+        source = next(iter(self._known_sources), None)
+        if len(self._known_sources) != 1 or not isinstance(source, SeenTokens) or source.n_axes < 2:
             return None
         examples = frozenset(np.unique(self.example[self.is_known]).tolist())
         return None if len(examples) == source.sizes[3 - source.n_axes] else (source, examples)
@@ -194,7 +206,7 @@ class Places:
         text = max(counts, key=counts.__getitem__, default=None)
         if text is None:
             return frozenset()
-        is_text = np.array([*(source is text for source in self.sources), False])[self.source]
+        is_text = _by_source(self.source, (source is text for source in self.sources), False)
         in_place = ((self.place == np.arange(self.place.shape[1])) | ~is_text).all()
         is_one = all(len(np.unique(row[of])) == 1 for row, of in zip(self.example, is_text, strict=True))
         return frozenset(text.reads) if in_place and is_one and self.place.shape[1] == text.sizes[-1] else frozenset()
@@ -225,15 +237,16 @@ class Places:
 
     def is_of(self, entry: int, examples: dict[Source, int]) -> NDArray[np.bool_]:
         """Return which rows of an entry of the batch are of these examples of their sources, or of others alone."""
-        wanted = [examples.get(source, UNKNOWN) for source in self.sources]
-        expected = np.array([*wanted, UNKNOWN])[self.source[entry]]
+        wanted = (examples.get(source, UNKNOWN) for source in self.sources)
+        expected = _by_source(self.source[entry], wanted, UNKNOWN)
         return np.asarray((expected == UNKNOWN) | (expected == self.example[entry]))
 
     @property
     def may_be_batch(self) -> bool:
         """Whether some rows stand along the first axis of what was given, and so may be the examples of a batch."""
-        here = {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
-        is_matrix = any(isinstance(one, SeenTokens) and one.n_axes == 1 and not one.reads for one in here)
+        is_matrix = any(
+            isinstance(one, SeenTokens) and one.n_axes == 1 and not one.reads for one in self._known_sources
+        )
         return self.along_first or is_matrix
 
     @cached_property
@@ -272,10 +285,24 @@ class Places:
 
     def example_of(self, entry: int) -> int:
         """Return the example that the first known row of an entry of the batch is of, of a text if it is of any."""
-        is_text = np.array([*(bool(getattr(source, "reads", ())) for source in self.sources), False])[
-            self.source[entry]
-        ]
+        is_text = _by_source(self.source[entry], map(is_looked_up, self.sources), False)
         return int(self.example[entry][(is_text if is_text.any() else self.is_known[entry]).argmax()])
+
+
+def is_looked_up(source: Source) -> bool:
+    """Return whether the tokens of a source are ids that were looked up."""
+    return isinstance(source, SeenTokens) and bool(source.reads)
+
+
+def _by_source(source: Numbers, of_each: Iterable[Any], of_none: Any) -> NDArray[Any]:
+    """Return what is so of the source of each row.
+
+    Args:
+        source: numbers of the sources; UNKNOWN: none.
+        of_each: what is so of each source.
+        of_none: what is so of rows that have none.
+    """
+    return np.array([*of_each, of_none])[source]  # UNKNOWN is the number of the last
 
 
 class SeenPlaces:
@@ -288,9 +315,9 @@ class SeenPlaces:
     def of(self, sides: Sides) -> tuple[Places | None, Places | None]:
         """Return which tokens the queries and keys are; None: of a side nothing is known."""
         before, n_joined, places = self._last
-        if n_joined != len(self._sequences) or not all(map(_are_alike, sides, before)):
+        if n_joined != self._sequences.n_joined or not all(map(_are_alike, sides, before)):
             places = read_places(sides, self._sequences)
-            self._last = sides, len(self._sequences), places
+            self._last = sides, self._sequences.n_joined, places
         return places
 
 
@@ -370,13 +397,13 @@ class _Coordinates:
     @cached_property
     def _lengths(self) -> Numbers:
         """Lengths of the axes of each row's source, (batch_size, length, 3)."""
-        return np.array([*(source.sizes for source in self.sources), (1, 1, 1)])[self.source]
+        return _by_source(self.source, (source.sizes for source in self.sources), (1, 1, 1))
 
     @cached_property
     def _first(self) -> Numbers:
         """The first axis of each row's source, 0 to 2."""
-        n_axes = [source.n_axes if isinstance(source, SeenTokens) else 3 for source in self.sources]
-        return 3 - np.array([*n_axes, 3])[self.source]
+        n_axes = (source.n_axes if isinstance(source, SeenTokens) else 3 for source in self.sources)
+        return 3 - _by_source(self.source, n_axes, 3)
 
     def along_first(self) -> dict[Source, bool]:
         """Return, for sources of which more than one token stands in an entry of the batch, whether tokens stand along
@@ -406,11 +433,11 @@ class _Coordinates:
         """Return the places of single tokens."""
         axes, lengths = np.arange(3), self._lengths
         is_first, is_after = axes == self._first[..., None], axes > self._first[..., None]
-        is_text = np.array([*(isinstance(source, SeenTokens) for source in self.sources), False])[self.source]
+        is_text = _by_source(self.source, (isinstance(source, SeenTokens) for source in self.sources), False)
         is_all = (self.sizes == lengths) & (axes == 1) & (self._first == 0)[..., None] & is_text[..., None]
         starts = np.where(is_all, 0, self.starts)  # heads, which layers have joined
         is_token = (self.source >= 0) & ((self.sizes == 1) | is_all | ~is_text[..., None]).all(axis=-1)
-        turned = np.array([*(source in along_first for source in self.sources), False])[self.source]
+        turned = _by_source(self.source, (source in along_first for source in self.sources), False)
         is_split = np.array([len(np.unique(entry)) > 1 for entry in starts[..., 1]])[:, None]  # rows and columns
         is_after = is_after & ((axes == 2) | is_split[..., None])
         rest = _flat(starts, lengths, is_after)
@@ -481,7 +508,7 @@ def compare(query: Places | None, key: Places | None) -> bool | None:
     if query is None or key is None:
         return None
     n = max(len(query.source), len(key.source))
-    found = {_compared(query, key, min(i, len(query.source) - 1), min(i, len(key.source) - 1)) for i in range(n)}
+    found = {_compared(query, key, query.entry_of(i), key.entry_of(i)) for i in range(n)}
     return found.pop() if len(found) == 1 else None
 
 

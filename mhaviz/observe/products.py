@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
+from mhaviz.observe.readable import is_readable
 
 
 @dataclass(frozen=True)
@@ -309,10 +310,7 @@ def _is_repeated(x: Tensor, axis: int, reads: bool) -> bool:
     """Return whether a tensor holds the same numbers along an axis, or has length 1 there."""
     if x.shape[axis] == 1 or not x.stride(axis):
         return True
-    is_captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
-    if not reads or x.is_meta or is_captured or torch._C._functorch.is_functorch_wrapped_tensor(x):
-        return False
-    return torch.equal(x.narrow(axis, 0, 1).expand_as(x), x)
+    return reads and is_readable(x) and torch.equal(x.narrow(axis, 0, 1).expand_as(x), x)
 
 
 def _einsum_product(args: Sequence[Any]) -> Product | None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mhaviz.observe.functions import functions, writes
-from mhaviz.observe.handlers import Done
+from mhaviz.observe.handlers import Done, each_of
 from mhaviz.observe.marks import Marks
 
 _MOST = 8
@@ -101,7 +101,7 @@ class Recurrence:
 
     def take(self, result: Any, seen: Any) -> None:
         """Mark ``result``, which was computed unseen, as ``seen``, the same tensors computed again."""
-        for x, observed in zip(_each(result), _each(seen), strict=True):
+        for x, observed in zip(each_of(result), each_of(seen), strict=True):
             if (made := self._marks.get(observed)) is not None:
                 self._marks.set(x, made)
 
@@ -110,14 +110,10 @@ class Recurrence:
 
     def _set(self, done: Done, made: Made) -> None:
         result = done.first if done.result is None or writes(done.func) else done.result
-        for x in _each(result):
+        for x in each_of(result):
             if issubclass(type(x), Tensor):
                 self._marks.set(x, made)
                 self._has_marks = True
-
-
-def _each(result: Any) -> Sequence[Any]:
-    return result if isinstance(result, list | tuple) else (result,)
 
 
 def _union(several: Iterable[Made]) -> Made:

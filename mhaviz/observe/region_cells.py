@@ -1,4 +1,4 @@
-"""The regions of images after each function of PyTorch that cuts or stretches them: patches, strides, pools."""
+"""The regions after each function of PyTorch that cuts or stretches images and texts: patches, strides, pools."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
+from mhaviz.observe.readable import version_of
 from mhaviz.observe.region_numbers import merged_along
 from mhaviz.observe.regions import (
     AXES,
@@ -21,7 +22,6 @@ from mhaviz.observe.regions import (
     between,
     cells_of,
     cut_along,
-    version_of,
 )
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The regions of images after each function of PyTorch that moves numbers.
+"""The regions after each function of PyTorch that moves numbers.
 
 The function itself moves the numbers of the regions.
 """

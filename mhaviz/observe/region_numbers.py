@@ -27,7 +27,7 @@ def fits(numbers: Sequence[int], shape: Sequence[int]) -> bool:
 
 
 def none_of(x: Tensor) -> Tensor:
-    """Return the numbers of a tensor that is of no image."""
+    """Return the numbers of a tensor that is of no region."""
     return torch.full((1,) * x.ndim, NONE, dtype=torch.int32, device=x.device)
 
 

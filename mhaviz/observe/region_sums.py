@@ -1,4 +1,4 @@
-"""The regions of each function of PyTorch that keeps places, or sums over some axes."""
+"""The regions after each function of PyTorch that keeps places, or sums over some axes."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.functions import COPIES, MULTIPLIES, functions
+from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.products import PRODUCTS, Product, product_of
 from mhaviz.observe.region_numbers import aligned, fits, merged_along, none_of, sum_of
@@ -24,7 +24,7 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
     if is_by_zero(done):
         return Traced(NOTHING, none_of(done.result))
     terms = []
-    for x in [done.first] if done.func in COPIES else done.each():  # others are examples, such as type_as's
+    for x in done.read():
         if (traced := tracer.get(x)) is None or x.ndim > ndim:
             continue
         if x.ndim < ndim:

@@ -1,4 +1,4 @@
-"""The regions of images in tensors into which others are written, and in all that shares their memory."""
+"""The regions in tensors into which others are written, and in all that shares their memory."""
 
 from typing import TYPE_CHECKING
 

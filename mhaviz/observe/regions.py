@@ -14,6 +14,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from mhaviz.observe.readable import version_of
+
 NONE = -1
 """Number of what is of no region, or of one that is not known."""
 
@@ -193,11 +195,6 @@ _MOST_TERMS = 16
 """Most sources in a sum that are told apart. A state may be added to in each step."""
 
 _sums: WeakValueDictionary[frozenset[SeenTokens], SeenTokens] = WeakValueDictionary()
-
-
-def version_of(x: Tensor) -> int | None:
-    """Return how often a tensor, or what shares its memory, was written into; None: not known, as in inference mode."""
-    return None if x.is_inference() else x._version
 
 
 def compacted(traced: Traced) -> Traced:

@@ -16,12 +16,10 @@ def sides_of_call(order: Order, query: Tensor, key: Tensor, of: Sequence[Traced 
     before = query.shape[:-2]
     sides: list[TokenRegions | None] = []
     for x, traced, arrange in zip((query, key), of, (order.arrange, order.arrange_keys), strict=True):
-        of_tokens = None if traced is None else _of_features(traced)
-        if of_tokens is None:
+        if (of_tokens := _of_tokens(x, traced)) is None:
             sides.append(None)
             continue
-        regions, numbers = of_tokens
-        full = numbers.expand(*x.shape[:-1], 1)
+        regions, full = of_tokens
         if not order.is_plain:
             full = arrange(full.expand(*before, *full.shape[-2:]))
         sides.append(_of_heads(regions, full.reshape(-1, *full.shape[-3:])))
@@ -33,13 +31,11 @@ def sides_of_layer(of: Sequence[Traced | None], tensors: Sequence[Tensor]) -> Si
     batch."""
     sides: list[TokenRegions | None] = []
     for x, traced in zip(tensors, of, strict=True):
-        of_tokens = None if traced is None else _of_features(traced)
-        if of_tokens is None:
+        if (of_tokens := _of_tokens(x, traced)) is None:
             sides.append(None)
             continue
-        regions, numbers = of_tokens
-        full = numbers.expand(*x.shape[:-1], 1)[..., 0]
-        sides.append(_known(regions, full[None] if x.ndim == 2 else full.transpose(0, 1)))
+        regions, full = of_tokens
+        sides.append(_known(regions, full[None, ..., 0] if x.ndim == 2 else full[..., 0].transpose(0, 1)))
     return sides[0], sides[1]
 
 
@@ -71,15 +67,21 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
     return found.get(query), found.get(key)
 
 
-def _of_features(traced: Traced) -> tuple[Regions, Tensor] | None:
-    """Return the regions of tokens, which are those of all of their features, and their numbers; None: not known."""
-    if traced.other is not None:
+def _of_tokens(x: Tensor, traced: Traced | None) -> tuple[Regions, Tensor] | None:
+    """Return the regions of tokens, which are those of all of their features, and their numbers, (…, length, 1); None:
+    not known.
+
+    Args:
+        x: the tokens, (…, length, features).
+        traced: what they are made of.
+    """
+    if traced is None or traced.other is not None:
         return None
     regions, numbers = traced.regions, traced.numbers
     if numbers.shape[-1] > 1:
         regions, numbers = merged(regions, numbers)
         numbers = numbers[..., None]
-    return regions, numbers
+    return regions, numbers.expand(*x.shape[:-1], 1)
 
 
 def _of_heads(regions: Regions, numbers: Tensor) -> TokenRegions | None:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mhaviz.observe.regions import NONE, Regions, SeenImage, Traced, version_of
+from mhaviz.observe.readable import version_of
+from mhaviz.observe.regions import NONE, Regions, SeenImage, Traced
 
 _COLOURS, _MOST_ALIKE = 3, 0.8
 """Channels of a photo; most of the jumps between neighbouring pixels in the right order, as a share of those in the

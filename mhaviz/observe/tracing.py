@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.descent import MAKERS, READ_FIRST_ALONE, FixedRows
+from mhaviz.observe.descent import MAKERS, FixedRows
 from mhaviz.observe.flex import is_flex
 from mhaviz.observe.functions import COPIES, functions, keeps_places, writes
-from mhaviz.observe.handlers import Done, unseen
+from mhaviz.observe.handlers import Done, each_of, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.places import Sequences
+from mhaviz.observe.readable import is_readable, version_of
 from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_of_axes
 from mhaviz.observe.region_masks import MASKS
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
@@ -42,7 +43,6 @@ from mhaviz.observe.regions import (
     compacted,
     made_of,
     tokens_of,
-    version_of,
 )
 from mhaviz.observe.told_patches import told_patches
 
@@ -194,7 +194,7 @@ class Tracer:
     def take(self, result: Any, seen: Any) -> None:
         """Copy what is known to ``result``, which was computed unseen, from ``seen``, the same tensors computed
         again."""
-        for x, one in zip(*((each if isinstance(each, tuple) else (each,)) for each in (result, seen)), strict=True):
+        for x, one in zip(each_of(result), each_of(seen), strict=True):
             if isinstance(x, Tensor) and (traced := self.known(one)) is not None:
                 self.set(x, traced)
 
@@ -231,7 +231,7 @@ class Tracer:
         out = done.first if done.func == _SET_DATA else done.kwargs.get("out")
         if out is not None:  # to repeat the call would write into it
             with unseen():
-                for x in out if isinstance(out, list | tuple) else (out,):
+                for x in each_of(out):
                     self._lose(x, done)
             return
         if done.func is Tensor.__setitem__ or done.result is done.first:
@@ -312,8 +312,7 @@ class Tracer:
 
     def _unknown(self, done: Done) -> Traced | None:
         """Return the rows that an unknown function has made; None: of nothing that was read."""
-        is_first_alone = getattr(done.func, "__name__", "") in READ_FIRST_ALONE
-        read = [done.first] if is_first_alone else [*done.each()]
+        read = [*done.read()]
         of = [traced for x in read if (traced := self.known(x)) is not None]
         if of or not any(isinstance(x, Tensor) and self._fixed.root(x) is None for x in read):
             return self.made(done.result, of) if of else None
@@ -415,10 +414,7 @@ _MOST_TEXTS = 16
 
 def _is_opaque(x: object) -> bool:
     """Return whether the numbers of a tensor cannot be read."""
-    if not isinstance(x, Tensor):
-        return False
-    is_captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
-    return x.is_meta or x.is_nested or is_captured or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return isinstance(x, Tensor) and not is_readable(x)
 
 
 _CUTS = frozenset([*functions("chunk split split_with_sizes tensor_split unbind"), Tensor.__iter__])
