@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def keep(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a tensor is made of whose numbers stand where those that they are made of stood."""
     ndim, shape = done.result.ndim, done.result.shape
-    if is_by_zero(done):
+    if leaves_nothing(done):
         return Traced(NOTHING, none_of(done.result))
     terms = []
     for x in done.read():
@@ -39,9 +39,16 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
     return products[0] if products else reduce(sum_of, terms)
 
 
-def is_by_zero(done: Done) -> bool:
-    """Return whether a call multiplies by the number 0, which leaves nothing of a token."""
-    return done.func in MULTIPLIES and any(type(x) in (int, float) and x == 0 for x in done.args)
+def leaves_nothing(done: Done) -> bool:
+    """Return whether a call leaves nothing of a token: x · 0, x⁰ or 1ˣ, with numbers."""
+    if done.func in _POWERS and len(done.args) > 1:
+        base, exponent = done.args[1::-1] if done.func is Tensor.__rpow__ else done.args[:2]
+        return _is_number(base, 1) or _is_number(exponent, 0)
+    return done.func in MULTIPLIES and any(_is_number(x, 0) for x in done.args)
+
+
+def _is_number(x: object, number: int) -> bool:
+    return type(x) in (int, float) and x == number
 
 
 def reduced(tracer: "Tracer", done: Done) -> Traced | None:
@@ -170,6 +177,8 @@ def attend(tracer: "Tracer", done: Done) -> Traced | None:
     numbers = aligned(numbers, ndim)
     return Traced(regions, numbers) if fits(numbers.shape, done.result.shape) else None
 
+
+_POWERS = frozenset(functions("pow float_power"))
 
 SUMS: "dict[Any, Rule]" = {
     func: rule

@@ -216,6 +216,20 @@ def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypa
     assert recording.attention.maps[0].keys == tuple("ehca")  # 8 is special: it says that something is there
 
 
+def test_a_text_is_named_once_for_all_rows_that_were_moved(monkeypatch):
+    named = []
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
+    monkeypatch.setattr(
+        "mhaviz.models.transformers.read.name_tokens",
+        lambda _, ids, **more: named.append(ids) or Tokens(tuple("abcdefgh"[i - 1] for i in ids)),
+    )
+    with mhaviz.record(program := Program(lambda p, one, other: (p.words(one), p.words(one).flip(1)))) as recording:
+        program(ONE, OTHER)
+    before = len(named)
+    assert recording.attention.maps[0].keys == tuple("ahce")
+    assert before <= 1, named
+
+
 class Tables(nn.Module):
     """Adds up what is looked up in several tables, and attends."""
 
