@@ -258,9 +258,15 @@ def _partly(evidence: Evidence) -> str:
 
 
 def _is_blind(evidence: Evidence) -> bool:
-    """Return whether no query but the first gives weight to its own token, though it gives some to earlier ones."""
+    """Return whether no query but the first gives weight to its own token, though it gives some to earlier ones.
+
+    Weights without a softmax may leave a part of 1, which the layer gives to the token itself, as where sticks are
+    broken.
+    """
     one = evidence.causal_pass
-    for number in range(len(one.attentions)):
+    for number, seen in enumerate(one.attentions):
+        if seen.values is not None and seen.values.name == "unweighed":
+            continue
         weights = one.weights(number)
         if weights is None or weights.shape[2:] != (evidence.length, evidence.length):
             continue
