@@ -1,7 +1,7 @@
 """Maps of a program's attentions, computed as these run, since their tensors are only valid during the call."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -90,8 +90,10 @@ class RecordedMaps:
         self._kept: dict[tuple[int, int, int, int], _Kept] = {}
         self.bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._kept)
+    @property
+    def numbers(self) -> list[int]:
+        """The number of the attention of each map."""
+        return [number for number, *_ in self._kept]
 
     def add(
         self,
@@ -194,9 +196,9 @@ class RecordedMaps:
         kept.growing.add(weights, grows)
         self._count(kept)
 
-    def result(self) -> list[RecordedMap]:
-        """Return all maps, ordered by pass, example, attention and window."""
-        every = self._kept.items()
+    def result(self, is_wanted: Callable[[int], bool]) -> list[RecordedMap]:
+        """Return the maps of attentions whose numbers are wanted, ordered by pass, example, attention and window."""
+        every = [(key, kept) for key, kept in self._kept.items() if is_wanted(key[0])]
         found = [RecordedMap(*key, kept.batch_size, replace(kept.result(), sentence=None)) for key, kept in every]
         return sorted(found, key=lambda one: (one.pass_number, one.example, one.number, one.window))
 

@@ -153,11 +153,11 @@ class Recording(ContextDecorator):
             )
         self._options, self._on_attention, self._on_notice = options, on_attention, on_notice
         self._program = program or (type(model).__name__ if model is not None else "")
-        on_merged, on_weighed = _weakly(self._on_merged), _weakly(self._on_weighed)
         on_observed, is_wanted = _weakly(self._on_observed), _weakly(self._is_wanted)
-        self._watch = Watch(on_observed, model, is_wanted, options.names, on_merged, on_weighed)
-        self._sites = Sites(self._watch.miss, _weakly(self._is_drawn), _weakly(self._on_part))
-        self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._watch.miss)
+        self._watch = Watch(on_observed, model, is_wanted, options.names, _weakly(self._on_weighed))
+        self._log = self._watch.log
+        self._sites = Sites(self._log, _weakly(self._is_drawn))
+        self._names = TokenNames(self._watch.inputs, options.tokens, options.grid, self._log.miss)
         self._maps = RecordedMaps(options.pooling, options.page)
         self._study = HeadStudy() if statistics else None
         self._counted: Counter[int] = Counter()  # examples, by the number of the attention
@@ -197,12 +197,16 @@ class Recording(ContextDecorator):
             raise error.raised from None
 
     def __repr__(self) -> str:
-        return f"<mhaviz Recording: {len(self._sites.all)} attentions, {len(self._maps)} maps>"
+        return f"<mhaviz Recording: {len(self._sites.all)} attentions, {self._n_maps} maps>"
 
     @property
     def is_empty(self) -> bool:
         """Whether no map has been recorded."""
-        return not len(self._maps)
+        return self._n_maps == 0
+
+    @property
+    def _n_maps(self) -> int:
+        return sum(number not in self._log.left_out for number in self._maps.numbers)
 
     @property
     def notices(self) -> list[str]:
@@ -233,7 +237,7 @@ class Recording(ContextDecorator):
     @property
     def _drawn_whole(self) -> list["_Drawn"]:
         """What is told of attentions that are drawn, and are no parts of others."""
-        return [drawn for (number, _), drawn in self._drawn.items() if not self._sites.all[number].left_out]
+        return [drawn for (number, _), drawn in self._drawn.items() if number not in self._log.left_out]
 
     @property
     def _batch_sizes(self) -> list[int]:
@@ -257,7 +261,17 @@ class Recording(ContextDecorator):
     @property
     def missed(self) -> list[str]:
         """Messages about attention that was not observed, or lacks a head that was asked for, one line each."""
-        return [*self._watch.missed, *self._with_other_keys(), *self._with_beams(), *self._without_heads()]
+        lines = self._left_out(self._sites.all) + self._log.missed
+        return [*lines, *self._with_other_keys(), *self._with_beams(), *self._without_heads()]
+
+    def _is_shown(self, site: ObservedSite) -> bool:
+        return site.number not in self._log.left_out
+
+    def _left_out(self, sites: Iterable[ObservedSite]) -> list[str]:
+        """Return why those of these attentions are not drawn that are left out, and whose passes were to be drawn."""
+        last = ((site, site.passes - 1) for site in sites if not self._is_shown(site) and self._options.wants(site))
+        asked = (site for site, last_pass in last if self._options.passes.begins_by(last_pass))
+        return [*dict.fromkeys(f"{site.name}: {self._log.left_out[site.number]}; not shown" for site in asked)]
 
     def _with_beams(self) -> Iterator[str]:
         """Iterate over the message on attentions whose examples change places, if any do."""
@@ -282,7 +296,7 @@ class Recording(ContextDecorator):
         wanted, layers, heads = self._options.heads or (), self._layers(), dict[int, set[int]]()
         for number, own in self._heads.items():
             site = self._sites.all[number]
-            if not site.left_out and (self._options.layers is None or layers[number] in self._options.layers):
+            if self._is_shown(site) and (self._options.layers is None or layers[number] in self._options.layers):
                 heads.setdefault(site.layer_of.number, set()).update(own)
         for number, there in heads.items():
             if lacking := [head for head in wanted if head not in there]:
@@ -361,7 +375,8 @@ class Recording(ContextDecorator):
 
     def _drawn_maps(self) -> list[RecordedMap]:
         """Return the maps of the examples that are drawn, and not those of beams from which others may go on."""
-        return [one for one in self._maps.result() if one.example in self._examples_of(one.batch_size)]
+        maps = self._maps.result(lambda number: number not in self._log.left_out)
+        return [one for one in maps if one.example in self._examples_of(one.batch_size)]
 
     def _of_one_batch(self, found: list[RecordedMap]) -> tuple[list[RecordedMap], str]:
         """Keep only the first example of passes whose batch axes differ in length: which others match is not known.
@@ -389,7 +404,7 @@ class Recording(ContextDecorator):
         if not kept:
             raise MhavizError(advice)
         if len(kept) < len(found):
-            self._watch.miss(f"{advice}; drawn is the first")
+            self._log.miss(f"{advice}; drawn is the first")
         return kept, why if mixed else hold
 
     def require_rollout(self) -> None:
@@ -451,7 +466,7 @@ class Recording(ContextDecorator):
         """
         if self._study is None:
             raise ArgumentError("statistics are computed while a program runs; write mhaviz.record(…, statistics=True)")
-        whole = {site.number for site in self._sites.all if not (site.left_out or site.heads_of)}
+        whole = {site.number for site in self._sites.all if self._is_shown(site) and not site.heads_of}
         if not self._study.sums or whole.isdisjoint(self._heads):
             raise MhavizError(self._why_empty())
         found, layers = self._study.result(self._source_of_statistics()), self._layers()
@@ -482,14 +497,10 @@ class Recording(ContextDecorator):
             if (run := self._sites.run(observed)) is None:
                 return None
             site, kept = run
-            if self._options.wants(site) and not site.left_out:
+            if self._options.wants(site) and self._is_shown(site):
                 self._take(site, kept)
                 self._note_unfilled(site, range(kept.call.shape[3], observed.call.shape[3]))
             return site.number
-
-    def _on_merged(self, numbers: Iterable[int]) -> None:
-        with self._lock:
-            self._sites.merge(numbers)
 
     def _on_weighed(self, number: int) -> None:
         if self._is_drawn(site := self._sites.all[number]):
@@ -582,7 +593,7 @@ class Recording(ContextDecorator):
 
     def _not_shown(self, site: ObservedSite, line: str) -> None:
         """Note why a run of an attention is not drawn, or not counted."""
-        self._watch.miss(line)
+        self._log.miss(line)
         self._reasons.setdefault(site.number, line)
 
     def _remark(self, site: ObservedSite, text: str) -> None:
@@ -617,7 +628,7 @@ class Recording(ContextDecorator):
             padding = replace(padding, queries=are_keys | ~are_keys.any())  # a mask may hide from all what reads them
         if padding is not None and site.kind == "other" and not bool(padding.keys.all()):
             why = "no query may see some keys; whether they are padding, and which queries are, is not known"
-            self._watch.miss(f"{site.full_name}: {why}")
+            self._log.miss(f"{site.full_name}: {why}")
         return padding
 
     def _is_no_padding(self, site: ObservedSite, observed: ObservedCall, padding: Padding | None) -> bool:
@@ -643,14 +654,11 @@ class Recording(ContextDecorator):
         known = [keys for _, _, keys in same if keys is not None]
         if not known or (len(known) == len(same) and all(torch.equal(keys, known[0]) for keys in known)):
             return False
-        self._sites.leave_out(
-            [site for site, _, keys in same if keys is not None],
-            "its mask hides keys that another softmax sees, and it is not known if as padding",
-        )
+        for number in (site.number for site, _, keys in same if keys is not None):
+            self._log.leave_out(
+                number, "its mask hides keys that another softmax sees, and it is not known if as padding"
+            )
         return padding is not None
-
-    def _on_part(self, site: ObservedSite) -> None:
-        self._maps.forget_pass(site.number, site.passes - 1)
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
         """Add the examples of a call to the statistics. Each attention numbers them as they come, over all passes."""
@@ -769,7 +777,7 @@ class Recording(ContextDecorator):
             self._remark(site, "fixed rows are parameters or constants of the program, not tokens")
         if observed.order.is_assumed and isinstance(observed.call, AttentionWeights):
             axes = f"{name}: axes of {batch_size:,} and {n_heads:,} before the queries are taken as (batch, heads)"
-            self._watch.miss(f"{axes}, as nothing tells which is which")
+            self._log.miss(f"{axes}, as nothing tells which is which")
             self._remark(site, "axes are taken as (batch, heads, queries, keys), as nothing tells")
         if not observed.order.is_numbered:
             self._remark(site, "some heads are numbered as they stand in the softmax")
@@ -790,16 +798,16 @@ class Recording(ContextDecorator):
                 lengths = f"{q_length:,} {'query' if q_length == 1 else 'queries'} and {k_length:,} keys"
                 if None in observed.order.tokens.places:
                     why = "; which tokens these are is not known, and they are called rows"
-            self._watch.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
+            self._log.miss(f"{name}: {windows:,} windows of {lengths} each stand in its batch axis{why}")
             self._remark(site, "of inputs that are cut into windows, a map is of one window")
         if observed.order.called == "head":
-            self._watch.miss(
+            self._log.miss(
                 f"{name}: its queries and keys are the {k_length:,} heads of one token, not tokens; before the product "
                 "a transpose of tokens and heads may be missing"
             )
             self._remark(site, "some rows and columns are heads of one token, not tokens")
         if q_length == k_length and _rows_called(observed) == ("channel", "channel"):
-            self._watch.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
+            self._log.miss(f"{name}: weighs {q_length:,} channels of a head, not tokens")
             self._remark(site, "some rows and columns are channels, not tokens")
 
     def _layers(self) -> dict[int, int]:
@@ -836,14 +844,14 @@ class Recording(ContextDecorator):
             has = listed_numbers("layer", sorted({layers[site.number] for site in ran}))
             return ArgumentError(f"{parameter('layer')}: there is no layer {text}; the recording has {has}")
         reasons = [self._reasons[site.number] for site in asked if site.number in self._reasons]
-        reasons += [site.left_out for site in asked if site.left_out]
+        reasons += self._left_out(asked)
         shown = listed_numbers("layer", sorted({*there}))
         return MhavizError(f"{parameter('layer')}: expected {shown}, got {text}; {next(iter(reasons), other_reason)}")
 
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
         shown: dict[int, set[int]] = {}
         for site in self._sites.all:
-            if site.number in self._heads and not site.left_out:
+            if site.number in self._heads and self._is_shown(site):
                 shown.setdefault(site.layer_of.number, set()).update(self._heads[site.number])
         outside = [number for number in shown if not self._sites.all[number].is_module]
         if len(outside) > 1:
@@ -917,13 +925,13 @@ class Recording(ContextDecorator):
             names = ", ".join(self.modules[:3]) + ", …" * (n_sites > 3)
             which = f"{counted(n_sites, 'attention')} ({names})"
             # Why an attention that has run is not drawn says more than what is noted on how it was read.
-            reasons = (*self._reasons.values(), *self._watch.missed)
+            reasons = (*self._reasons.values(), *self.missed)
             absent = self._what_is_not_there()
             why, asked = absent or next(iter(reasons), ""), "drawn" if self._reasons and not absent else "asked for"
             return f"{seen}{which}, and none that was {asked}{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked
         unmet = f"no softmax of queries times keys was seen to be multiplied by values{forked}"
-        missed = next(iter([*self._watch.missed, *self._watch.outside]), unmet)
+        missed = next(iter([*self.missed, *self._watch.outside]), unmet)
         return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:

@@ -124,8 +124,8 @@ class Passes:
         return [first for first, _ in self.runs if first > last]
 
     def begins_by(self, last: int) -> bool:
-        """Return whether a run begins at this pass or before it."""
-        return any(first <= last for first, _ in self.runs)
+        """Return whether a run begins at this pass or before it, or the last pass is kept."""
+        return self.with_last or any(first <= last for first, _ in self.runs)
 
 
 def _run_in(part: str, whole: object) -> tuple[int, int | None]:

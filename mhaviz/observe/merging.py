@@ -16,6 +16,7 @@ from mhaviz.observe.by_hand import SOFTMAXES
 from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.log import Log
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import PRODUCTS
 
@@ -34,17 +35,15 @@ class Merging:
     is whole.
 
     Args:
-        on_merged: called with the attentions that are parts of one softmax.
+        log: is told which attentions are parts of one softmax.
         on_weighed: called with an attention whose output is multiplied by its own sums, or by a number for each head.
             The rows of its weights then sum to that.
         layouts: of the program's tensors.
     """
 
-    def __init__(
-        self, on_merged: Callable[[frozenset[int]], None], on_weighed: Callable[[int], None], layouts: Layouts
-    ) -> None:
+    def __init__(self, log: Log, on_weighed: Callable[[int], None], layouts: Layouts) -> None:
         self._marks, self._numbers = Marks[_Made](), count()
-        self._on_merged, self._on_weighed, self._layouts = on_merged, on_weighed, layouts
+        self._log, self._on_weighed, self._layouts = log, on_weighed, layouts
 
     def add_sums(self, x: Tensor) -> None:
         """Note sums of exponentials of scores, or their logarithms, made by the call that runs."""
@@ -73,7 +72,8 @@ class Merging:
         if done.func in _NORMALISE and not of:  # parts along an axis
             sums |= {next(self._numbers)}
         if of and len(sums) > 1 and done.func in _WEIGH:
-            self._on_merged(of)
+            for number in sorted(of):
+                self._log.leave_out(number, _PARTS)
             return
         if len(of) == 1 and done.func in _WEIGH and (sums or self._is_for_each_head(several)):
             self._on_weighed(*of)
@@ -91,6 +91,8 @@ class Merging:
                 return any(sizes[axis] > 1 for axis in features)
         return False
 
+
+_PARTS = "its softmax is computed for a part of the keys at a time, and the parts are joined by their sums"
 
 _LAYERS = {*PRODUCTS, *functions("linear bilinear conv1d conv2d conv3d")}
 """Functions that compute something else from outputs."""

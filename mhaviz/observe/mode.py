@@ -8,7 +8,6 @@ computes is the same bit for bit.
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -33,6 +32,7 @@ from mhaviz.observe.fused import Fused
 from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.log import Log, SoftmaxNote
 from mhaviz.observe.merging import Merging
 from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
@@ -50,7 +50,7 @@ from mhaviz.observe.weights import WeightsByHand
 
 OnObserved = Callable[[ObservedCall], int | None]
 """Callback for each attention. The tensors are the program's own, and only valid during the call. The result is the
-number by which ``on_merged`` refers to the attention."""
+number by which ``Watch.log`` refers to the attention."""
 
 Wanted = Callable[[Place, int, int], bool]
 """Callback that decides whether an attention is wanted, by its place and its numbers of queries and keys."""
@@ -64,13 +64,13 @@ class Watch:
         model: model whose attention is observed, and within which it is named; None: every attention that runs.
         is_wanted: see ``Wanted``.
         is_asked: returns whether the weighted sums of a module are shown even if they are no attention.
-        on_merged: called with the numbers of attentions that turn out to be parts of one softmax; see ``Merging``.
         on_weighed: called with the number of an attention whose output is multiplied by a number for each of its heads.
         on_step: called with each step of an attention; None: steps are not told. Its exceptions do not reach the
             program.
 
     Attributes:
         inputs: token ids that the program has looked up.
+        log: what was not seen, is not known, or is left out.
         operations: how many calls were seen.
         handlers: handler of each of PyTorch's functions that has been seen; None: its calls are not observed.
         followers: followers of the program's tensors, each with a quick test that a call does not concern it.
@@ -86,12 +86,11 @@ class Watch:
         model: nn.Module | None = None,
         is_wanted: Wanted = lambda place, q_length, k_length: True,
         is_asked: Callable[[Place], bool] = lambda place: False,
-        on_merged: Callable[[frozenset[int]], None] = lambda attentions: None,
         on_weighed: Callable[[int], None] = lambda attention: None,
         on_step: OnStep | None = None,
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
-        self._has_model, self.inputs = model is not None, SeenInputs()
+        self._has_model, self.inputs, self.log = model is not None, SeenInputs(), Log()
         self._modules = RunningModules(model, self._reads, self._begins)
         self.fixed = FixedRows(self._modules.is_running)
         self._axes, self._tracer = (
@@ -99,12 +98,13 @@ class Watch:
             Tracer(self.fixed, self.inputs, lambda x: self._axes.are_made(x)),
         )
         self._places = SeenPlaces(self._tracer.sequences)
-        self._merging = Merging(on_merged, on_weighed, self._axes)
+        self._merging = Merging(self.log, on_weighed, self._axes)
         self._recurrence = Recurrence()
         step = no_steps if on_step is None else partial(self._take_step, on_step)
         weights = WeightsByHand(
             self._show,
             self._unmet,
+            self.log.meet,
             self._unseen,
             self.fixed,
             self._axes,
@@ -116,7 +116,7 @@ class Watch:
         self._by_hand = ByHand(weights, self._merging.add_sums, self._failed, step, self._follow_view)
         self._fused = Fused(self._observed_call, self._is_passed_over, self._failed, step)
         self._flex = guarded(partial(follow_flex, self._observed_call), self._failed)
-        self._operators = Operators(self._observed_call, self.miss, self._unseen, self._failed)
+        self._operators = Operators(self._observed_call, self.log.miss, self._unseen, self._failed)
         self.followers = [
             (one.may_follow, safely(one.follow, self._failed))
             for one in (self.fixed, self._axes, self._tracer, self._merging, self._recurrence)
@@ -125,9 +125,7 @@ class Watch:
         self.here = threading.local()
         self.is_active = self.has_forked = False
         self.operations = 0
-        self._missed: dict[str, None] = {}
         self._outside: dict[str, None] = {}
-        self._unfinished: Counter[str] = Counter()
         self.handlers: dict[Any, Handler | None] = {**self._by_hand.handlers(), **self._fused.handlers()}
         _watches.add(self)
 
@@ -151,7 +149,7 @@ class Watch:
         with ExitStack() as stack:
             stack.enter_context(scripted_as_written())
             stack.enter_context(self._modules.followed())
-            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.miss, self._take))
+            stack.enter_context(beside_fast_path(lambda mode: isinstance(mode, _Mode), self.log.miss, self._take))
             stack.enter_context(run_uncompiled())
             scripted = safely(self._scripted, self._failed)
             stack.enter_context(calls_followed(torch.jit.ScriptFunction, "__call__", scripted))
@@ -173,15 +171,10 @@ class Watch:
         finally:
             self.here.is_seen = False
 
-    def miss(self, line: str) -> None:
-        """Note a message about what is not shown, once."""
-        if len(self._missed) < _MOST_LINES:
-            self._missed[line] = None
-
     @property
     def missed(self) -> list[str]:
-        """Messages about what was not seen or is not known, one line each."""
-        return [*self._missed, *(line for line, number in self._unfinished.items() if number)]
+        """See ``Log.missed``."""
+        return self.log.missed
 
     @property
     def outside(self) -> list[str]:
@@ -229,13 +222,13 @@ class Watch:
         if not hasattr(self.here, "is_seen") and torch._C._current_graph_task_id() == -1:  # see ``_place_to_show``
             self._note_thread(module)
         if isinstance(module, torch.jit.ScriptModule) and (place := self._modules.place()) is not None:
-            self.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
+            self.log.miss(f"{place.name}: runs compiled by torch.jit, and is not seen")
 
     def _note_thread(self, module: nn.Module) -> None:
         """Note once that an unseen thread runs a module that may hold attention: of the model, or with parameters."""
         place = self._modules.place()
         if place is not None and (self._has_model or next(module.parameters(), None) is not None):
-            self.miss(f"{place.name}: runs in a thread that was started before the recording, and is not seen")
+            self.log.miss(f"{place.name}: runs in a thread that was started before the recording, and is not seen")
             self.here.is_seen = False
 
     def _scripted(self, done: Done) -> None:
@@ -271,7 +264,7 @@ class Watch:
     def _unseen(self, what: str) -> None:
         """Note once that something looks like attention and is not shown."""
         if torch._C._current_graph_task_id() == -1 and (place := self._modules.place()) is not None:
-            self.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
+            self.log.miss(f"{place.name}: {what}, which looks like attention and is not drawn")
 
     def _observed_call(
         self, given: Sequence[Tensor], read: Callable[[str], ObservedCall], lengths: tuple[int, int] | None
@@ -339,24 +332,17 @@ class Watch:
         try:
             place = self._modules.place()
         except Exception:  # finding the place may be what failed
-            self.miss(f"{self._modules.line()}: not followed, {one_line(error)}")
+            self.log.miss(f"{self._modules.line()}: not followed, {one_line(error)}")
             return
         if place is not None:
-            self.miss(f"{place.name}: not followed, {one_line(error)}")
+            self.log.miss(f"{place.name}: not followed, {one_line(error)}")
 
-    def _unmet(self, why: str) -> Callable[[], None]:
-        """Note why weights are not drawn, and return a function that takes the note back once they have met values."""
+    def _unmet(self, why: str) -> tuple[SoftmaxNote, ...]:
+        """Note why the weights of a softmax are not drawn, if they never meet values."""
         place = self._modules.place()
         if place is None or torch._C._current_graph_task_id() != -1:  # see ``_place_to_show``
-            return lambda: None
-        lines = [f"{place.name}: {why}"]
-        self._unfinished.update(lines)
-
-        def forget() -> None:
-            self._unfinished.subtract(lines)
-            lines.clear()
-
-        return forget
+            return ()
+        return (self.log.begin(f"{place.name}: {why}"),)
 
     def _show(
         self,
@@ -386,9 +372,9 @@ class Watch:
         except VisitorError:
             raise
         except MhavizError as error:
-            self.miss(f"{place.name}: {error}")
+            self.log.miss(f"{place.name}: {error}")
         except Exception as error:
-            self.miss(f"{place.name}: not shown, {one_line(error)}")
+            self.log.miss(f"{place.name}: not shown, {one_line(error)}")
 
     def _with_places(self, observed: ObservedCall) -> ObservedCall:
         """Return the call with the tokens that its queries and keys are."""
@@ -405,7 +391,7 @@ class Watch:
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
         if not self._is_asked(place):
             raise MhavizError(f"{why}; not drawn unless {parameter('module')} names it")
-        self.miss(f"{place.name}: {why}")
+        self.log.miss(f"{place.name}: {why}")
 
     def _place_to_show(self, tensors: Sequence[Tensor], lengths: Sequence[int] | None) -> Place | None:
         """Return where the attention runs, if it is wanted and can be read; None: it is skipped."""
@@ -415,7 +401,7 @@ class Watch:
         if place is None or (lengths is not None and not self._is_wanted(place, *lengths)):
             return None
         if (why := self._why_unseen(tensors)) is not None:
-            self.miss(f"{place.name}: {why}")
+            self.log.miss(f"{place.name}: {why}")
             return None
         return place
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.compared import Compared
+from mhaviz.observe.log import Log
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
@@ -63,8 +64,6 @@ class ObservedSite:
         n_before: how many more keys than queries its first run had, such as learned keys.
         last: order of its last run that was no step.
         may_be_fixed: whether its queries may be constants of the program as well as tokens, and whether its keys may.
-        left_out: the message that says why it is left out, such as that it has only a part of the keys, and other
-            softmaxes have the others; "": it is not.
         heads: the heads of its first run; empty: all, or not known.
         joins: the attention whose other heads these are, as in a loop over heads; None: it is one of its own.
         part_of: the attention whose other queries these are, as in a loop over documents of one sequence, or over
@@ -104,7 +103,6 @@ class ObservedSite:
     n_before: int = 0
     last: Order = NO_ORDER
     may_be_fixed: tuple[bool, bool] = False, False
-    left_out: str = ""
     heads: frozenset[int] = frozenset()
     joins: "ObservedSite | None" = None
     part_of: "ObservedSite | None" = None
@@ -180,24 +178,17 @@ class Sites:
     The beams of a search change places between steps. Their keys tell which text each goes on from.
 
     Args:
-        miss: called with a message about what is not told apart.
+        log: is told what is not told apart, and which attentions are left out.
         is_drawn: returns whether the current pass of an attention is wanted. There are no messages about others.
-        on_part: called with an attention that turns out to be a part of one; see ``ObservedSite.left_out``.
 
     Attributes:
         all: all attentions, in the order in which they first ran.
     """
 
-    def __init__(
-        self,
-        miss: Callable[[str], None],
-        is_drawn: Callable[[ObservedSite], bool],
-        on_part: Callable[[ObservedSite], None],
-    ) -> None:
-        self._is_drawn, self._on_part = is_drawn, on_part
+    def __init__(self, log: Log, is_drawn: Callable[[ObservedSite], bool]) -> None:
+        self._log, self._is_drawn = log, is_drawn
         self.all: list[ObservedSite] = []
         self._sites: dict[tuple[int, str, int], ObservedSite] = {}
-        self._miss = miss
         self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the most recent last
 
     def others_read(self) -> Iterator[tuple[ObservedSite, ObservedSite]]:
@@ -249,7 +240,9 @@ class Sites:
             now = _Pass()
             self._passes.pop(0, None)  # outside of modules, a pass ends where another begins
         elif self._passes and 0 < place.forward < next(reversed(self._passes)):
-            self._miss("forward passes run at once in several threads: maps of one number may be of different passes")
+            self._log.miss(
+                "forward passes run at once in several threads: maps of one number may be of different passes"
+            )
         self._passes[place.forward] = now
         if len(self._passes) > MOST_PASSES:
             del self._passes[next(iter(self._passes))]
@@ -279,10 +272,10 @@ class Sites:
             most = MOST_REPEATS if place.is_module else MOST_AT_A_LINE
             if repeat >= most:
                 where = "in a forward pass" if place.is_module else "with no module around it"
-                self._miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
+                self._log.miss(f"{place.name}: runs more than {most} times {where}; the rest is left out")
                 return None
             if len(self._sites) >= MOST_SITES:
-                self._miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
+                self._log.miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
             kind = _kind(observed)
             order = sum(other.kind == kind and other.layer_of is other for other in self._sites.values())
@@ -333,7 +326,9 @@ class Sites:
         is_one = is_one and order.tokens.examples is None and order.tokens.parts[1] is not None
         others = [one for one in before if not one.heads and not one.last.is_turned(order)]
         if is_one and any(one.last.tokens.parts == order.tokens.parts for one in others):
-            self._miss(f"{site.name}: runs several times, one head each; it is not known which heads of which layer")
+            self._log.miss(
+                f"{site.name}: runs several times, one head each; it is not known which heads of which layer"
+            )
         first = next((one for one in before if one.heads and one.joins is None), None)
         if first is None or not site.heads or (first.length, first.k_length) != observed.call.shape[2:]:
             return
@@ -393,7 +388,7 @@ class Sites:
             and other.last.tokens.are_other_examples(site.last.tokens)
         ]
         if others:
-            self.leave_out((*others, site), SOME_EXAMPLES)
+            self._leave_out((*others, site), SOME_EXAMPLES)
         return bool(others)
 
     def _is_slice(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> bool:
@@ -417,28 +412,16 @@ class Sites:
             if one.layer_of is not site.layer_of or share_queries(one.last.tokens, site.last.tokens) is not False
         ]
         if others:
-            self.leave_out(
+            self._leave_out(
                 (*others, site),
                 "runs several times with the same features; it is not known whether these are parts of one attention, "
                 "such as some of its queries or heads",
             )
         return bool(others)
 
-    def merge(self, numbers: Iterable[int]) -> None:
-        """Leave out the attentions of these numbers, which are parts of one softmax, and send a message."""
-        self.leave_out(
-            [self.all[number] for number in sorted(numbers)],
-            "its softmax is computed for a part of the keys at a time, and the parts are joined by their sums",
-        )
-
-    def leave_out(self, sites: Iterable[ObservedSite], why: str) -> None:
-        """Show nothing of these attentions, and send a message that says why."""
+    def _leave_out(self, sites: Iterable[ObservedSite], why: str) -> None:
         for site in sites:
-            line = f"{site.name}: {why}; not shown"
-            site.left_out = site.left_out or line
-            self._on_part(site)
-            if self._is_drawn(site):
-                self._miss(line)
+            self._log.leave_out(site.number, why)
 
     def _note_blocks(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note that the queries of attentions with the same keys, within one call of a module, are not known.
@@ -452,7 +435,7 @@ class Sites:
             if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):
                 one.is_block = site.is_block = True
         if site.is_block and self._is_drawn(site):
-            self._miss(
+            self._log.miss(
                 f"{site.name}: runs several times with the same keys, as for blocks of its queries; it is not known "
                 f"which tokens its queries are, and they are called rows"
             )
@@ -527,7 +510,7 @@ class Sites:
             if not (is_same or is_other or observed.are_fixed[0]) and self._is_drawn(site):
                 is_in_pass = site.forward == observed.place.forward and not _is_called_anew(site, observed.place)
                 then = "it counts as another attention" if is_in_pass else "a new pass begins"
-                self._miss(
+                self._log.miss(
                     f"{site.name}: runs again with one query and the same keys, and it is not known whether these are "
                     f"steps of one text: {why}; {then}"
                 )

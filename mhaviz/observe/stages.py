@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mhaviz.observe.descent import Axes
 from mhaviz.observe.dropout import Noise, Random, Undropped
+from mhaviz.observe.log import SoftmaxNote
 
 LARGEST = "topk"
 """The function that leaves the largest scores of each query, which are of other keys for each."""
@@ -77,7 +78,7 @@ class Made:
         met_in: the name of the module in which they have met values, "" if there is none, or it is no attention; None:
             they have met none.
         has_met_again: whether they have met other values since.
-        unmet: functions that take back the notes that their softmaxes have met no values.
+        softmaxes: notes on the softmaxes that they are made of; see ``Log``.
         is_dropped: whether dropout has changed weights that have met values.
         is_random: whether random numbers that are no dropout have changed weights that have met values.
         is_difference: whether the program has subtracted weights from others.
@@ -94,7 +95,7 @@ class Made:
     visible: Tensor | None = None
     met_in: str | None = None
     has_met_again: bool = False
-    unmet: tuple[Callable[[], None], ...] = ()
+    softmaxes: tuple[SoftmaxNote, ...] = ()
     is_dropped: bool = False
     is_random: bool = False
     is_difference: bool = False
@@ -105,11 +106,6 @@ class Made:
         """The number of the product in the softmax, and which of its factors hold the keys; None: not known."""
         factors = self.scores.factors.get(self.over)
         return None if factors is None else (self.scores.number, factors)
-
-    def forget_unmet(self) -> None:
-        """Note that the weights have met values, or a part of them has."""
-        for forget in self.unmet:
-            forget()
 
     def is_without_sinks(self, x: Tensor, source: Tensor, axes: Sequence[int]) -> bool:
         """Return whether ``x``, a part of the weights ``source``, lacks their sinks and nothing else."""

@@ -7,7 +7,7 @@ inference; see ``dropout``.
 Weights of which values meet a part at a time, such as a block of their keys, are not drawn.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
@@ -34,6 +34,7 @@ from mhaviz.observe.functions import (
 )
 from mhaviz.observe.handlers import Done, unseen
 from mhaviz.observe.layouts import Layouts
+from mhaviz.observe.log import SoftmaxNote
 from mhaviz.observe.marks import Marks
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weights, order_by_sizes
@@ -49,8 +50,8 @@ OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequenc
 """Callback for weights that have met values. It is called with the weights, a function that takes the place where they
 have met and returns the observed call, (q_length, k_length), and which sides are fixed."""
 
-OnUnmet = Callable[[str], Callable[[], None]]
-"""Takes a message that holds until weights have met values, and returns a function to call when they have."""
+OnUnmet = Callable[[str], tuple[SoftmaxNote, ...]]
+"""Takes the message for weights that never meet values, and returns notes on which ``on_met`` is called."""
 
 
 class WeightsByHand:
@@ -59,6 +60,7 @@ class WeightsByHand:
     Args:
         on_weights: see ``OnWeights``.
         on_unmet: see ``OnUnmet``.
+        on_met: called with the notes on softmaxes once their weights have met values, or a part of them has.
         on_unseen: called with a message about what looks like attention and is not shown.
         fixed: the tensors that are no activations.
         layouts: of the program's tensors.
@@ -75,6 +77,7 @@ class WeightsByHand:
         self,
         on_weights: OnWeights,
         on_unmet: OnUnmet,
+        on_met: Callable[[Iterable[SoftmaxNote]], None],
         on_unseen: Callable[[str], None],
         fixed: FixedRows,
         layouts: Layouts,
@@ -86,6 +89,7 @@ class WeightsByHand:
         self._refuse_unless_asked, self._on_step, self._tracer = refuse_unless_asked, on_step, images
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
+        self._on_met = on_met
 
     def begin(self, done: Done, axis: int, scores: Scores, visible: Tensor | None) -> None:
         """Follow the weights that a softmax of scores has made.
@@ -101,7 +105,7 @@ class WeightsByHand:
         why = _TURNED if scores.are_turned else _RANKED if scores.are_largest else ""
         made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible, starts=scores.starts)
         if scores.axes.over_fixed(axis) is False:
-            made.unmet = (self._on_unmet(_UNMET),)
+            made.softmaxes = self._on_unmet(_UNMET)
         undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
         self._set(A, Weights(made, axes, scores.axes.query(axis), undropped=undropped))
 
@@ -342,10 +346,10 @@ class WeightsByHand:
             if product.axis_mixed(which) not in (None, mark.query):  # it mixes heads
                 self._set_product(result, _changed(result, [mark], mark.axes), [found], done)
             elif not mark.axes and made.scores != UNKNOWN:
-                made.forget_unmet()
+                self._on_met(made.softmaxes)
                 self.on_unseen("a softmax is multiplied by values after its axis of keys was split or joined")
             elif mark.query is not None and product.summed_over(A.ndim + mark.query, which):
-                made.forget_unmet()
+                self._on_met(made.softmaxes)
                 self.on_unseen("a softmax of queries times keys runs over another axis than its product with values")
             return
         if sum(product.axes[which][axis] in letters for letters in product.axes) > 2:
@@ -367,7 +371,7 @@ class WeightsByHand:
                 return
         sides, unclear = self._sides(made, how), ""
         if A.ndim == 1:
-            made.forget_unmet()
+            self._on_met(made.softmaxes)
             if not sides.why or made.scores == UNKNOWN:
                 self.on_unseen("a softmax of one query times keys is multiplied by values, query by query")
             return
@@ -423,9 +427,9 @@ class WeightsByHand:
             multiply: computes it again; None: it was added to what the tensor had held.
         """
         made, A = mark.made, how.as_weights(met)
-        made.forget_unmet()
+        self._on_met(made.softmaxes)
         if mark.is_part:
-            made.unmet = (self._on_unmet(_IN_PARTS),)
+            made.softmaxes = self._on_unmet(_IN_PARTS)
             return
         visible = None if (seen := mark.visible()) is None else how.as_weights(seen)
         made.met_in, made.visible = "" if sides.why else self._module(), None
@@ -562,7 +566,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
     made.starts = first.starts
     made.is_difference = any(mark.made.is_difference for mark in before)
-    made.unmet = tuple(forget for mark in before for forget in mark.made.unmet)
+    made.softmaxes = tuple(softmax for mark in before for softmax in mark.made.softmaxes)
     return Weights(made, axes, before[0].query)
 
 
