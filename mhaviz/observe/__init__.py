@@ -8,9 +8,13 @@ An attention is observed in one of two ways:
   ``flex``, ``operators`` and ``fast_path`` read calls that are a whole attention. ``by_hand`` recognises attention that
   is written out as products and a softmax, and ``weights`` follows its weights until they are multiplied by the values.
 
-Other modules keep track of the program's tensors: ``layouts`` of where each axis comes from, ``descent`` of which
-tensors are fixed. From these, ``order`` finds the axes of heads, queries and keys, and ``sites`` tells which attention
-has run, in which forward pass.
+Other modules keep track of the program's tensors: ``tracing`` of which token each number is of, ``layouts`` of where
+each axis comes from, ``descent`` of which tensors are fixed. From these, ``order`` finds the axes of heads, queries and
+keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass, and
+``log`` keeps what is not drawn.
+
+For a wrong name of a token, read ``tracing``, the rule of the function in ``region_moves`` or ``region_sums``, and
+``places``. For a wrong axis of heads, read the rule in ``axis_rules``, and ``order``.
 
 The second way, step by step, for ``A = softmax(Q @ K.mT * c, -1); out = A @ V``:
 
@@ -25,7 +29,7 @@ The second way, step by step, for ``A = softmax(Q @ K.mT * c, -1); out = A @ V``
 5. ``order_of`` says which axes are batch, heads, queries and keys. It decides by where they come from, and never by
    their sizes where two readings fit. ``ObservedCall.in_order`` arranges the tensors accordingly.
 6. ``Watch`` calls ``on_observed`` while the tensors are still the program's own. ``Sites`` says which attention and
-   which pass it is. What looks like attention but cannot be shown is a line in ``Watch.missed``, with the reason.
+   which pass it is. What looks like attention but cannot be shown is a line in ``Watch.log``, with the reason.
 
 A fused kernel is observed at step 4 at once. Whether its weights can be computed from its arguments is decided by a
 rule of ``fused``.

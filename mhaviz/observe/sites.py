@@ -9,22 +9,24 @@ are one pass. So are those of a recurrent decoder, which reads the same keys aga
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from weakref import ref
 
 import torch
 from torch import Tensor
 
-from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.call import AttentionCall
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.compared import Compared
+from mhaviz.observe.kinds import kind_of
+from mhaviz.observe.known_keys import are_alike, are_equal, known_by, moved_examples, run_ends
 from mhaviz.observe.log import Log
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.order import NO_ORDER, SOME_EXAMPLES, Order
-from mhaviz.observe.places import Part
 from mhaviz.observe.recurrence import Run
+from mhaviz.observe.visible_keys import end_of_filled, is_same_mask, sees_no_later, visible_of, without_unfilled
 
 MOST_SITES = 4096
 """Number of attentions that are told apart."""
@@ -267,7 +269,7 @@ class Sites:
             sites[0].needs_tokens, repeat = True, repeat - 1
         repeats[name] = repeat + 1
         site = self._sites.get((*name, repeat))
-        observed = _without_unfilled(observed, observed.call.shape[2])
+        observed = without_unfilled(observed, observed.call.shape[2])
         if site is None:
             most = MOST_REPEATS if place.is_module else MOST_AT_A_LINE
             if repeat >= most:
@@ -277,7 +279,7 @@ class Sites:
             if len(self._sites) >= MOST_SITES:
                 self._log.miss(f"only {MOST_SITES:,} attentions are told apart, and those that ran later are left out")
                 return None
-            kind = _kind(observed)
+            kind = kind_of(observed)
             order = sum(other.kind == kind and other.layer_of is other for other in self._sites.values())
             site = ObservedSite(len(self._sites), place.name, place.root, repeat, place.is_module, kind, order)
             self._sites[*name, repeat] = site
@@ -290,9 +292,9 @@ class Sites:
         self._note_other_keys(site, observed, was_drawn)
         _, _, site.length, site.k_length = observed.call.shape
         site.n_step = site.length
-        site.keys, site.is_followed = _known_by(observed, site.k_length), True
+        site.keys, site.is_followed = known_by(observed, site.k_length), True
         self._begin_steps(site, observed)
-        site.moved, site.are_alike = (), _are_alike(site.keys)
+        site.moved, site.are_alike = (), are_alike(site.keys)
         site.last, site.call = observed.order, place.call
         own, others = site.may_be_fixed
         site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
@@ -432,7 +434,9 @@ class Sites:
         if is_known or site.length == (observed.place.length or site.k_length):
             return
         for one in before:
-            if one.length == site.length and one.k_length == site.k_length in _ends(one.keys, site.keys, site.k_length):
+            if one.length == site.length and one.k_length == site.k_length in run_ends(
+                one.keys, site.keys, site.k_length
+            ):
                 one.is_block = site.is_block = True
         if site.is_block and self._is_drawn(site):
             self._log.miss(
@@ -457,13 +461,13 @@ class Sites:
         )
         if site.kind == "cross" or q_length >= k_length or (is_in_call and has_same_keys):
             return None
-        observed = _without_unfilled(observed, _end(observed, site.k_length))
+        observed = without_unfilled(observed, end_of_filled(observed, site.k_length))
         k_length = observed.call.shape[3]
-        now, n_before = _known_by(observed, k_length), k_length - q_length
-        if not (0 < n_before <= site.k_length and (q_length == 1 or _sees_no_later(observed, k_length))):
+        now, n_before = known_by(observed, k_length), k_length - q_length
+        if not (0 < n_before <= site.k_length and (q_length == 1 or sees_no_later(observed, k_length))):
             return None
-        site.moved = _moved(site.keys, now, n_before) if site.is_followed and site.are_alike else ()
-        ends = _ends(site.keys, now, n_before) if site.is_followed and not site.moved else [n_before]
+        site.moved = moved_examples(site.keys, now, n_before) if site.is_followed and site.are_alike else ()
+        ends = run_ends(site.keys, now, n_before) if site.is_followed and not site.moved else [n_before]
         if site.k_length not in ends:
             return None
         if site.keys is not None and now is not None:
@@ -480,7 +484,7 @@ class Sites:
         _, _, q_length, k_length = observed.call.shape
         if self._pass(observed.place).joined != (q_length, site.length) or k_length != site.k_length:
             return None
-        if site.is_followed and not _ends(site.keys, _known_by(observed, k_length), k_length):
+        if site.is_followed and not run_ends(site.keys, known_by(observed, k_length), k_length):
             return None
         site.moved = self._pass(observed.place).moved
         return self._go_on(site, observed)
@@ -492,7 +496,7 @@ class Sites:
         is_one &= not now.has_cache
         site.run, observed.run.is_followed = observed.run, is_one
         site.alone = _query_of(observed).clone() if is_one else None
-        visible = _visible(observed) if is_one else None
+        visible = visible_of(observed) if is_one else None
         site.seen = None if visible is None else visible.clone()
 
     def _recurrent_step(self, site: ObservedSite, observed: ObservedCall) -> ObservedCall | None:
@@ -549,7 +553,7 @@ def _begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
     if not is_of_another_text and site.kind not in OF_ONE_TEXT and not observed.are_fixed[0]:
         is_other_query = share_queries(site.last.tokens, tokens) is False
         is_step = not is_other_query and _reads_keys_again(site, observed)
-    return (is_of_another_text or is_step) and site.kind == _kind(observed)
+    return (is_of_another_text or is_step) and site.kind == kind_of(observed)
 
 
 def _is_called_anew(site: ObservedSite, place: Place) -> bool:
@@ -563,8 +567,8 @@ def _reads_keys_again(site: ObservedSite, observed: ObservedCall) -> bool:
     has_begun = site.alone is not None and (site.length == 1 or site.pass_number in site.recurrent)
     if q_length > 1 or not has_begun or k_length != site.k_length or observed.are_fixed[1] is not False:
         return False
-    are_same = _are_equal(site.keys, _known_by(observed, k_length))
-    return are_same and _is_same_mask(site.seen, _visible(observed))
+    are_same = are_equal(site.keys, known_by(observed, k_length))
+    return are_same and is_same_mask(site.seen, visible_of(observed))
 
 
 def share_queries(tokens: Compared, others: Compared) -> bool | None:
@@ -577,221 +581,6 @@ def share_queries(tokens: Compared, others: Compared) -> bool | None:
     return not {*query.places}.isdisjoint(other.places)
 
 
-_SAME_KEY = 0.3
-"""Largest change of a key in a cache of fewer bits, relative to the spread of a feature, until it is another key."""
-
-_SAME_NUMBER = 1e-4
-"""Largest change of a key that has moved within a cache, likewise: it is only rounded."""
-
-_ROUNDING = 2**-20
-"""Largest change of any key by rounding, relative to the largest number of a feature."""
-
-_FEWER_BITS = [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2]
-"""Types in which a cache may keep keys of a program that computes in others."""
-
-_MOST_ENDS = 64
-"""Number of places at which keys are looked for."""
-
-
-def _known_by(observed: ObservedCall, k_length: int) -> Tensor | None:
-    """Return a few features of the first ``k_length`` keys and of their values, or of these alone where keys are not
-    known.
-
-    They are (batch_size, k_length, features); None: neither is known.
-    """
-    if isinstance(observed.call, AttentionCall):
-        return _few_features(observed.call.key[:, :, :k_length], observed.call.value[:, :, :k_length])
-    weighted = None if observed.weighted is None else observed.weighted()
-    return None if weighted is None else _few_features(weighted.value[:, :, :k_length])
-
-
-def _few_features(*sides: Tensor) -> Tensor:
-    """Return the first and last features of the first and the last head, as DeepSeek's keys have no position at one
-    end."""
-    heads = [head for x in sides for head in (x[:, 0], x[:, -1])]
-    return torch.cat([part.detach().float() for x in heads for part in (x[..., :2], x[..., -2:])], dim=-1)
-
-
-def _ends(known: Tensor | None, now: Tensor | None, n_keys: int) -> list[int]:
-    """Return where, among the known keys, runs end that are equal to the first ``n_keys`` keys now; in order.
-
-    A change is small or large beside the spread of a feature, and not beside its numbers: a bias of the keys makes
-    those of all texts large.
-    """
-    if known is None or now is None or known.shape[0] != now.shape[0] or known.shape[2] != now.shape[2]:
-        return []
-    spread, rounding = _spread(now), _ROUNDING * known.abs().amax(dim=(0, 1))  # features
-    now, n_known = now[:, :n_keys], known.shape[1]
-    if n_keys == n_known:
-        is_close = bool(((now - known).abs() <= _SAME_KEY * spread + rounding).all())
-        return [n_known] if is_close or _is_rounded(now, known) else []
-    most, starts = _SAME_NUMBER * spread + rounding, n_known - n_keys + 1
-    is_end = [
-        ((known[:, i : i + starts] - now[:, i : i + 1]).abs() <= most).all(dim=2).all(dim=0) for i in (0, n_keys - 1)
-    ]
-    found = torch.nonzero(is_end[0] & is_end[1])[:_MOST_ENDS, 0].tolist()
-    return [start + n_keys for start in found if bool(((known[:, start : start + n_keys] - now).abs() <= most).all())]
-
-
 def _query_of(observed: ObservedCall) -> Tensor:
     """Return the queries, or the weights where the program computes these itself."""
     return (observed.call.query if isinstance(observed.call, AttentionCall) else observed.call.given).detach()
-
-
-def _are_equal(known: Tensor | None, now: Tensor | None) -> bool:
-    """Return whether keys are known, and are the same but for rounding."""
-    if known is None or now is None or known.shape != now.shape:
-        return False
-    most = _SAME_NUMBER * _spread(now) + _ROUNDING * known.abs().amax(dim=(0, 1))
-    return bool(((now - known).abs() <= most).all())
-
-
-_MOST_BEAMS = 16
-"""Number of examples in a batch, up to which it is found where each of them goes on from."""
-
-
-def _are_alike(keys: Tensor | None) -> bool:
-    """Return whether two of a few examples have the same keys."""
-    if keys is None or not 1 < len(keys) <= _MOST_BEAMS:
-        return False
-    return bool(_matches(keys, keys).triu(1).any())
-
-
-def _moved(known: Tensor | None, now: Tensor | None, n_keys: int) -> tuple[int, ...]:
-    """Return for each example where its first ``n_keys`` keys were among the known ones; empty: each in its own place,
-    or some nowhere."""
-    if known is None or now is None or known.shape != now[:, :n_keys].shape:
-        return ()
-    matches = _matches(known, now[:, :n_keys])
-    if bool(matches.diagonal().all()) or not bool(matches.any(dim=1).all()):
-        return ()
-    return tuple(row.index(True) for row in matches.tolist())
-
-
-def _matches(known: Tensor, now: Tensor) -> Tensor:
-    """Return which examples have the keys that are known of which, bool, (examples now, examples known)."""
-    most = _SAME_NUMBER * _spread(now) + _ROUNDING * known.abs().amax(dim=(0, 1))
-    return ((now[:, None] - known).abs() <= most).flatten(2).all(dim=2)
-
-
-def _is_same_mask(known: Tensor | None, now: Tensor | None) -> bool:
-    """Return whether two masks hide the same keys; None: none."""
-    if known is None or now is None:
-        return known is now
-    return known.shape == now.shape and torch.equal(known, now)
-
-
-def _spread(x: Tensor) -> Tensor:
-    """Return how far two keys are apart, (features,), for x, (batch_size, k_length, features).
-
-    It is the median over pairs, as the first key is often far from all others, and at least that of half the features:
-    that of few keys is small by chance.
-    """
-    spread = (x - x.roll(x.shape[1] // 2, dims=1)).abs().flatten(0, 1).median(dim=0).values
-    return spread.clamp(min=float(spread.median()))
-
-
-def _is_rounded(now: Tensor, known: Tensor) -> bool:
-    """Return whether keys are the known ones in fewer bits, which leave little of a key beside a large bias."""
-    now, known = now.cpu(), known.cpu()  # other devices lack some types
-    return any(torch.equal(known.to(bits).float(), now) for bits in _FEWER_BITS)
-
-
-def _end(observed: ObservedCall, k_length: int) -> int:
-    """Return how many keys of a cache are filled; ``k_length`` of them were filled before.
-
-    The mask tells which keys the queries see. For weights alone, which may be 0 for other reasons, all keys of the step
-    count.
-    """
-    q_length, most = observed.call.shape[2:]
-    if isinstance(observed.call, AttentionWeights) and observed.call.seen is None:
-        return min(most, k_length + q_length)
-    if (visible := _visible(observed)) is None:
-        return most
-    seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
-    return max(q_length, int(seen[-1]) + 1) if len(seen) else most
-
-
-def _without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
-    """Return the call without the keys from ``expected`` on, if no token weighs them: they are empty places of a cache.
-
-    The queries must be the last ones, and see no later key. With other masks, keys are left as they are.
-    """
-    call = observed.call
-    _, _, q_length, k_length = call.shape
-    of_others = observed.order.tokens.are_same is False  # they are no cache of the queries' own
-    if of_others or expected >= k_length or expected < q_length or not _sees_no_later(observed, expected):
-        return observed
-    if _weigh_beyond(observed, expected):
-        return observed
-    if isinstance(call, AttentionWeights):
-        return replace(observed, call=call.arranged(lambda x: x[..., :expected]))
-    mask = None if call.mask is None else call.mask[..., :expected]
-    key, value = call.key[:, :, :expected], call.value[:, :, :expected]
-    return replace(observed, call=replace(call, key=key, value=value, mask=mask))
-
-
-def _weigh_beyond(observed: ObservedCall, end: int) -> bool:
-    """Return whether tokens give weight to keys from ``end`` on. Padding, whose own key no query sees, may.
-
-    The last query is lined up with the last key before ``end``.
-    """
-    visible, weighed = _visible(observed), observed.call.weighed()
-    if visible is None or weighed is None or (isinstance(observed.call, AttentionCall) and observed.call.may_outweigh):
-        return True
-    q_length = observed.call.shape[2]
-    are_tokens = visible.any(dim=(1, 2))[:, end - q_length : end]  # batch_size q_length
-    beyond = weighed[..., end:].any(dim=(1, 3)).expand(-1, q_length)
-    return bool((beyond & are_tokens).any())
-
-
-def _kind(observed: ObservedCall) -> Kind:
-    """Return the kind of an attention, by where its queries and keys come from as far as that is known."""
-    _, _, q_length, k_length = observed.call.shape
-    (query, key), are_same = observed.order.tokens.parts, observed.order.tokens.are_same
-    if are_same is False or {True, False} <= {*observed.are_fixed}:  # some keys may be the fixed queries themselves
-        keys = observed.order.tokens.places[1]
-        has_learned = keys is not None and bool(keys.names) and observed.are_fixed[0] is True
-        is_among = query is not None and key is not None and query.of == key.of
-        return "other" if has_learned or (is_among and not observed.order.tokens.are_apart) else "cross"
-    is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
-    ends = {one.end for one in (query, key) if are_same and one is not None and one.step}
-    in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
-    # For a decoder that begins to generate, the next step will tell.
-    if (q_length > 1 or is_causal) and in_order and _sees_no_later(observed, k_length):
-        return "masked"
-    return "self" if are_same and (query == key or _is_within(query, key)) else "other"
-
-
-def _is_within(query: Part | None, key: Part | None) -> bool:
-    """Return whether all queries are among the keys."""
-    if query is None or key is None or not (query.step and key.step):
-        return False
-    if query.at or key.at:
-        return not (query.at or key.is_reordered) and {*query.places} <= {*key.places}
-    return query.places[0] in key.places and query.places[-1] in key.places and query.step % key.step == 0
-
-
-def _sees_no_later(observed: ObservedCall, end: int) -> bool:
-    """Return whether no query of any example sees a later key. The last query is lined up with the last key before
-    ``end``.
-
-    If there are fewer queries than keys, some last query must see that key: that of a block with a window to both sides
-    does not.
-    """
-    call, (_, _, q_length, k_length) = observed.call, observed.call.shape
-    if isinstance(call, AttentionCall) and call.mask is None:  # for long inputs (q_length, k_length) may not fit
-        return call.causal and end == k_length
-    visible = _visible(observed)
-    if visible is None:
-        return False
-    seen = visible.flatten(0, 1).any(dim=0).expand(q_length, k_length)
-    return not bool(seen.triu(end - q_length + 1).any()) and (end == q_length or bool(seen[-1, end - 1]))
-
-
-def _visible(observed: ObservedCall) -> Tensor | None:
-    """Return which keys are visible, bool, broadcastable to the weights; None: nothing is hidden, as far as is known.
-
-    A weight of 0 is no sign of a mask, as scores that are far lower than others lead to it too.
-    """
-    return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.call.seen

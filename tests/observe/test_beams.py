@@ -6,7 +6,7 @@ import torch
 from rounding import rounding
 
 from mhaviz import record
-from mhaviz.observe.sites import _are_alike, _moved
+from mhaviz.observe.known_keys import are_alike, moved_examples
 
 transformers = pytest.importorskip("transformers")
 
@@ -124,10 +124,10 @@ def keys_of(*examples):
 
 def test_where_keys_were_before():
     known = keys_of((1, 2, 3), (1, 2, 9), (4, 5, 6))
-    assert _are_alike(keys_of((1, 2), (1, 2), (3, 4)))
-    assert not _are_alike(known)
-    assert not _are_alike(known[:1])
-    assert _moved(known, known, 3) == (), "each is in its own place"
-    assert _moved(known, torch.cat([known[[1, 1, 0]], known[:, :1]], dim=1), 3) == (1, 1, 0)
-    assert _moved(known, keys_of((1, 2, 3), (1, 2, 9), (4, 5, 7)), 3) == (), "one is new"
-    assert _moved(known, known[:2], 3) == (), "one is gone"
+    assert are_alike(keys_of((1, 2), (1, 2), (3, 4)))
+    assert not are_alike(known)
+    assert not are_alike(known[:1])
+    assert moved_examples(known, known, 3) == (), "each is in its own place"
+    assert moved_examples(known, torch.cat([known[[1, 1, 0]], known[:, :1]], dim=1), 3) == (1, 1, 0)
+    assert moved_examples(known, keys_of((1, 2, 3), (1, 2, 9), (4, 5, 7)), 3) == (), "one is new"
+    assert moved_examples(known, known[:2], 3) == (), "one is gone"

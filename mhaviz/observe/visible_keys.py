@@ -1,0 +1,89 @@
+"""Which keys of an observed attention its mask lets queries see, and which places of a cache are filled."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.observe.observed import ObservedCall
+
+
+def visible_of(observed: ObservedCall) -> Tensor | None:
+    """Return which keys are visible, bool, broadcastable to the weights; None: nothing is hidden, as far as is known.
+
+    A weight of 0 is no sign of a mask, as scores that are far lower than others lead to it too.
+    """
+    return observed.call.visible() if isinstance(observed.call, AttentionCall) else observed.call.seen
+
+
+def is_same_mask(known: Tensor | None, now: Tensor | None) -> bool:
+    """Return whether two masks hide the same keys; None: none."""
+    if known is None or now is None:
+        return known is now
+    return known.shape == now.shape and torch.equal(known, now)
+
+
+def sees_no_later(observed: ObservedCall, end: int) -> bool:
+    """Return whether no query of any example sees a later key. The last query is lined up with the last key before
+    ``end``.
+
+    If there are fewer queries than keys, some last query must see that key: that of a block with a window to both sides
+    does not.
+    """
+    call, (_, _, q_length, k_length) = observed.call, observed.call.shape
+    if isinstance(call, AttentionCall) and call.mask is None:  # for long inputs (q_length, k_length) may not fit
+        return call.causal and end == k_length
+    visible = visible_of(observed)
+    if visible is None:
+        return False
+    seen = visible.flatten(0, 1).any(dim=0).expand(q_length, k_length)
+    return not bool(seen.triu(end - q_length + 1).any()) and (end == q_length or bool(seen[-1, end - 1]))
+
+
+def end_of_filled(observed: ObservedCall, k_length: int) -> int:
+    """Return how many keys of a cache are filled; ``k_length`` of them were filled before.
+
+    The mask tells which keys the queries see. For weights alone, which may be 0 for other reasons, all keys of the step
+    count.
+    """
+    q_length, most = observed.call.shape[2:]
+    if isinstance(observed.call, AttentionWeights) and observed.call.seen is None:
+        return min(most, k_length + q_length)
+    if (visible := visible_of(observed)) is None:
+        return most
+    seen = torch.nonzero(visible.flatten(0, -2).any(dim=0))
+    return max(q_length, int(seen[-1]) + 1) if len(seen) else most
+
+
+def without_unfilled(observed: ObservedCall, expected: int) -> ObservedCall:
+    """Return the call without the keys from ``expected`` on, if no token weighs them: they are empty places of a cache.
+
+    The queries must be the last ones, and see no later key. With other masks, keys are left as they are.
+    """
+    call = observed.call
+    _, _, q_length, k_length = call.shape
+    of_others = observed.order.tokens.are_same is False  # they are no cache of the queries' own
+    if of_others or expected >= k_length or expected < q_length or not sees_no_later(observed, expected):
+        return observed
+    if _weigh_beyond(observed, expected):
+        return observed
+    if isinstance(call, AttentionWeights):
+        return replace(observed, call=call.arranged(lambda x: x[..., :expected]))
+    mask = None if call.mask is None else call.mask[..., :expected]
+    key, value = call.key[:, :, :expected], call.value[:, :, :expected]
+    return replace(observed, call=replace(call, key=key, value=value, mask=mask))
+
+
+def _weigh_beyond(observed: ObservedCall, end: int) -> bool:
+    """Return whether tokens give weight to keys from ``end`` on. Padding, whose own key no query sees, may.
+
+    The last query is lined up with the last key before ``end``.
+    """
+    visible, weighed = visible_of(observed), observed.call.weighed()
+    if visible is None or weighed is None or (isinstance(observed.call, AttentionCall) and observed.call.may_outweigh):
+        return True
+    q_length = observed.call.shape[2]
+    are_tokens = visible.any(dim=(1, 2))[:, end - q_length : end]  # batch_size q_length
+    beyond = weighed[..., end:].any(dim=(1, 3)).expand(-1, q_length)
+    return bool((beyond & are_tokens).any())
