@@ -65,6 +65,15 @@ class RecordingOptions:
         """Return whether an attention of this name is recorded."""
         return self.patterns is None or self.names(site)
 
+    def draws(self, site: ObservedSite) -> bool:
+        """Return whether the current pass of an attention is recorded."""
+        return self.wants(site) and self.passes.wants(site.pass_number)
+
+    def examples_of(self, batch_size: int) -> Sequence[int]:
+        """Return the examples of a batch that are drawn."""
+        wanted = self.examples
+        return range(batch_size) if wanted is None else [place for place in wanted if place < batch_size]
+
     def names(self, site: ObservedSite | Place) -> bool:
         """Return whether a pattern matches its name, with or without the name of the model."""
         own = (site.name, site.full_name) if isinstance(site, ObservedSite) else (site.name,)

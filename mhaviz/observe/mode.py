@@ -67,6 +67,7 @@ class Watch:
         on_weighed: called with the number of an attention whose output is multiplied by a number for each of its heads.
         on_step: called with each step of an attention; None: steps are not told. Its exceptions do not reach the
             program.
+        log, inputs: see below; None: new ones.
 
     Attributes:
         inputs: token ids that the program has looked up.
@@ -88,9 +89,11 @@ class Watch:
         is_asked: Callable[[Place], bool] = lambda place: False,
         on_weighed: Callable[[int], None] = lambda attention: None,
         on_step: OnStep | None = None,
+        log: Log | None = None,
+        inputs: SeenInputs | None = None,
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
-        self._has_model, self.inputs, self.log = model is not None, SeenInputs(), Log()
+        self._has_model, self.inputs, self.log = model is not None, inputs or SeenInputs(), log or Log()
         self._modules = RunningModules(model, self._reads, self._begins)
         self.fixed = FixedRows(self._modules.is_running)
         self._axes, self._tracer = (

@@ -1045,15 +1045,15 @@ def test_what_maps_may_take_is_counted_as_it_is_held(options, n_steps):
         for n in (20 + n_steps, 7 + n_steps):  # the last one is kept
             writer.cache = writer.cache[:, :, :, :0]
             writer.write(torch.randn(1, n, 8))
-    held = sum(held_by(recording._maps, {}).values())
-    assert recording._maps.bytes == pytest.approx(held, abs=200)  # edges of axes
-    recording._maps.forget_pass(0, 1)
-    assert recording._maps.bytes == 0
+    held = sum(held_by(recording._recorded.maps, {}).values())
+    assert recording._recorded.maps.bytes == pytest.approx(held, abs=200)  # edges of axes
+    recording._recorded.maps.forget_pass(0, 1)
+    assert recording._recorded.maps.bytes == 0
 
 
 @torch.no_grad()
 def test_steps_that_memory_has_no_room_for_are_left_out(monkeypatch):
-    monkeypatch.setattr("mhaviz.api.recording.allowed_bytes", lambda device: 4_000)
+    monkeypatch.setattr("mhaviz.api.recorded_calls.allowed_bytes", lambda device: 4_000)
     writer, x = Writer(), torch.randn(1, 50, 8)
     with mhaviz.record(writer) as recording:
         writer.write(x)
@@ -1282,7 +1282,7 @@ def test_a_recording_is_freed_with_its_maps_at_once(gpt):
     """The garbage collector counts objects, and may let a loop over texts fill the memory with a few large ones."""
     with mhaviz.record(gpt, statistics=True) as recording:
         gpt(ids())
-    freed = [weakref.ref(one) for one in (recording, recording._maps, recording.attention[0])]
+    freed = [weakref.ref(one) for one in (recording, recording._recorded.maps, recording.attention[0])]
     gc.disable()
     try:
         del recording
