@@ -37,12 +37,7 @@ class RecordedAttention:
 
     @property
     def attention(self) -> Attention:
-        """Attention maps of the program so far, one attention after the other.
-
-        Raises:
-            ArgumentError: no such layer or head was recorded.
-            MhavizError: no attention was recorded, or none of the layer could be drawn.
-        """
+        """See ``Recording.attention``."""
         attention = self._attention_of(self._options.layers)
         return attention if self._options.heads is None else attention.select(self._options.heads)
 
@@ -157,13 +152,7 @@ class RecordedAttention:
 
     @property
     def rollout(self) -> Attention:
-        """Attention rollout up to each layer (Abnar and Zuidema 2020, arXiv 2005.00928).
-
-        Raises:
-            ArgumentError: modules or heads were chosen, maps are pooled, all attention is cross attention, or the
-                layers are not known to be one stack of one kind and length.
-            MhavizError: as ``attention``.
-        """
+        """See ``Recording.rollout``."""
         self._require_one_stack()
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
@@ -175,15 +164,7 @@ class RecordedAttention:
 
     @property
     def head_statistics(self) -> HeadStatistics:
-        """Statistics of where each head looks, averaged over all passes and examples.
-
-        They leave out the steps of a decoder that writes, inputs of a single token, and padding, which is read from the
-        mask of each example.
-
-        Raises:
-            ArgumentError: the recording was made without ``statistics``, or there is no such layer.
-            MhavizError: no attention was recorded, or none that statistics count.
-        """
+        """See ``Recording.head_statistics``."""
         study = self._recorded.study
         if study is None:
             raise ArgumentError("statistics are computed while a program runs; write mhaviz.record(…, statistics=True)")
