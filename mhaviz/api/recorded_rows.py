@@ -67,7 +67,8 @@ def named(sides: tuple[Tokens, Tokens], kind: Kind, name: Callable[[Tokens], Tok
 def as_rows(tokens: Tokens, may_be_batch: bool, may_be_fixed: bool, remarks: dict[str, None]) -> Tokens:
     """Rename positions to rows where they may be examples of a batch or constants instead of tokens; add a remark."""
     others = ["an example of a batch"] * may_be_batch + ["a constant of the program"] * may_be_fixed
-    if not others or not any(text.isdecimal() for text in tokens.texts):
+    are_rows = may_be_fixed and all(text.startswith("row ") for text in tokens.texts)
+    if not others or not (are_rows or any(text.isdecimal() for text in tokens.texts)):
         return tokens
     remarks[f"“row i” is a token or {' or '.join(others)}, as nothing tells"] = None
     if any(text.startswith("row ") for text in tokens.texts):  # which is the number of a row, not of a token

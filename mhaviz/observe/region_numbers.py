@@ -15,6 +15,7 @@ from mhaviz.observe.regions import (
     SeenTokens,
     Traced,
     merged,
+    mixture_of,
     rank_of,
     shared,
     sum_of_sources,
@@ -120,10 +121,11 @@ def sum_of(first: Traced, second: Traced) -> Traced:
 
     A token is what its term of the highest rank is, or the one that varies along more axes, such as tokens to which is
     added what was pooled from all. Tokens of one rank, at the same place of their sources, are tokens of the sum of the
-    sources, such as words and positions. Of other pairs nothing is known.
+    sources, such as words and positions. Which token others are cannot be said; see ``mixture_of``.
     """
     x, y = first.numbers, second.numbers
-    if first.regions.rows is second.regions.rows and (x is y or (x.shape == y.shape and torch.equal(x, y))):
+    is_same = first.regions.rows is second.regions.rows and first.regions.names == second.regions.names
+    if is_same and (x is y or (x.shape == y.shape and torch.equal(x, y))):
         return first
     if first.varying != second.varying:
         first, second = _narrow(first), _narrow(second)
@@ -148,10 +150,12 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     rows = [regions.rows[numbers.clamp(min=0).long()] for numbers in (x, y)]
     ranks = torch.tensor([*map(rank_of, regions.sources)], device=x.device)
     known = [ranks[row[..., SOURCE].long()].masked_fill(n < 0, NONE) for row, n in zip(rows, (x, y), strict=True)]
-    inside = [_is_within(rows[0], rows[1]), _is_within(rows[1], rows[0])]
-    made = torch.where(inside[0], x, torch.where(inside[1], y, torch.full_like(x, NONE)))
+    are_regions = (x >= 0) & (y >= 0)
+    is_in = _is_within(rows[0], rows[1]) & are_regions | (x == y)
+    made = torch.where(is_in, x, torch.where(_is_within(rows[1], rows[0]) & are_regions, y, torch.full_like(x, NONE)))
     are_alike = (rows[0][..., 1:] == rows[1][..., 1:]).all(-1) & (known[0] == known[1]) & (known[0] < IMAGE)
-    regions, made = _added(regions, made, rows, are_alike & (made == NONE) & (x >= 0) & (y >= 0))
+    regions, made = _added(regions, made, rows, are_alike & (made == NONE) & are_regions)
+    regions, made = _mixed(regions, made, rows[0], (known[0] == known[1]) & (made == NONE) & are_regions)
     made = torch.where(known[0] > known[1], x, torch.where(known[1] > known[0], y, made))
     return Traced(regions, torch.where(x == NONE, y, torch.where(y == NONE, x, made)))
 
@@ -186,6 +190,18 @@ def _added(regions: Regions, numbers: Tensor, rows: Sequence[Tensor], are_added:
     which = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
     numbers = numbers.masked_scatter(are_added, which)
     return replace(regions, sources=tuple(sources), rows=torch.cat([regions.rows, new])), numbers
+
+
+def _mixed(regions: Regions, numbers: Tensor, rows: Tensor, are_mixed: Tensor) -> tuple[Regions, Tensor]:
+    """Return regions with those of sums of tokens of different places, and the numbers with theirs."""
+    if not bool(are_mixed.any()):
+        return regions, numbers
+    new = rows[are_mixed]
+    source = mixture_of([regions.sources[int(number)] for number in new[:, SOURCE].unique()])  # type: ignore[no-untyped-call]
+    new[:, SOURCE] = len(regions.sources)
+    which = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
+    regions = replace(regions, sources=(*regions.sources, source), rows=torch.cat([regions.rows, new]))
+    return regions, numbers.masked_scatter(are_mixed, which)
 
 
 def _is_within(rows: Tensor, others: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ rolled into windows, merged with their neighbours, or put among the words of a t
 or kept in a cache, are known by what they are, not by where they stand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakValueDictionary
@@ -17,7 +17,8 @@ from torch import Tensor
 from mhaviz.observe.readable import version_of
 
 NONE = -1
-"""Number of what is of no region, or of one that is not known."""
+"""Number of what is of no region, such as of zeros. What is made of tokens of different places is of a region of its
+own source; see ``mixture_of``."""
 
 SOURCE = 0
 FRAME, TOP, LEFT = 1, 3, 5
@@ -197,6 +198,15 @@ _MOST_TERMS = 16
 _sums: WeakValueDictionary[frozenset[SeenTokens], SeenTokens] = WeakValueDictionary()
 
 
+def mixture_of(several: Sequence[Source]) -> SeenTokens:
+    """Return the source of numbers that are made of tokens of different places: which token each is cannot be said,
+    whatever is added to it."""
+    like = next((source for source in several if isinstance(source, SeenTokens)), None)
+    sizes, n_axes = ((1, 1, 1), 1) if like is None else (like.sizes, like.n_axes)
+    rank = max(map(rank_of, several))
+    return SeenTokens(sizes, n_axes, rank, made_of=roots_of(several), are_in_order=False)
+
+
 def compacted(traced: Traced) -> Traced:
     """Return what a tensor is made of, without regions that it has none of where these are most."""
     rows, numbers = traced.regions.rows, traced.all_numbers
@@ -212,9 +222,10 @@ def compacted(traced: Traced) -> Traced:
 
 def shared(several: Sequence[Traced]) -> list[Traced]:
     """Return what tensors are made of with the same ``Regions``."""
-    regions, parts = several[0].regions, [several[0]]
-    for traced in several[1:]:
-        other = traced.regions
+    regions = next((traced.regions for traced in several if traced.regions is not NOTHING), NOTHING)
+    parts = []
+    for traced in several:
+        other = regions if traced.regions is NOTHING else traced.regions
         if other.rows is regions.rows and regions.names == other.names[: len(regions.names)]:
             regions = other
         elif other.rows is not regions.rows or other.names != regions.names[: len(other.names)]:
@@ -251,13 +262,24 @@ def rank_of(source: Source) -> int:
 
 def made_of(several: Sequence[Traced]) -> frozenset[Source] | None:
     """Return the sources that tensors come from, without those that unknown functions have made; None: too many."""
+    return roots_of([source for traced in several for source in traced.regions.sources])
+
+
+def roots_of(several: Iterable[Source]) -> frozenset[Source] | None:
+    """Return what sources come from, without those that unknown functions have made; None: too many."""
     found: set[Source] = set()
-    for source in {source for traced in several for source in traced.regions.sources}:
-        made = source.made_of if isinstance(source, SeenTokens) and source.rank == MADE else frozenset([source])
+    for source in {term for one in several for term in terms_of(one)}:
+        is_made = isinstance(source, SeenTokens) and (source.rank == MADE or source.made_of != frozenset())
+        made = source.made_of if isinstance(source, SeenTokens) and is_made else frozenset([source])
         if made is None:
             return None
         found |= made
     return frozenset(found) if len(found) <= _MOST_TERMS else None
+
+
+def terms_of(source: Source) -> "frozenset[Source]":
+    """Return the sources that were added to one another, or the only one."""
+    return source.terms if isinstance(source, SeenTokens) else frozenset([source])
 
 
 def cells_of(
@@ -321,7 +343,16 @@ def merged(regions: Regions, numbers: Tensor) -> tuple[Regions, Tensor]:
         shared += [last_start, first_end]
     rows = torch.stack(shared, dim=-1)
     rows = torch.where(_are_filled(rows)[..., None], rows, torch.stack(all_of, dim=-1))
-    return _numbered(regions, rows, (image == last_image) & known.any(-1), numbers.amax(-1))
+    made, new = _numbered(regions, rows, (image == last_image) & known.any(-1), numbers.amax(-1))
+    is_mixed = (image != last_image) & known.any(-1)
+    if not bool(is_mixed.any()):
+        return made, new
+    source = mixture_of(regions.sources)
+    of_all = torch.stack(all_of, dim=-1)[is_mixed]
+    of_all[:, SOURCE] = len(regions.sources)
+    places = torch.arange(len(of_all), dtype=torch.int32, device=rows.device) + len(made.rows)
+    whole = replace(made, sources=(*regions.sources, source), rows=torch.cat([made.rows, of_all]))
+    return whole, new.masked_scatter(is_mixed, places)
 
 
 def are_apart(regions: Regions, numbers: Tensor) -> bool:

@@ -60,8 +60,8 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
     if not found and traced.other is not None and torch.equal(traced.numbers, traced.other) and shape[query] == 1:
         arranged = order.arrange(how.as_weights(traced.numbers.expand([*shape[:key], 1, *shape[key + 1 :]])))
         found[query] = found[key] = _of_heads(traced.regions, arranged)  # such as the first token of a text
-    for side in (query, key) if traced.other is not None else ():
-        if side >= 0 and side not in found:  # of a product, whose rows do not tell which is which
+    for side in (query, key):
+        if side >= 0 and side not in found:  # its rows do not tell which tokens they are
             numbers = torch.full((1, shape[side]), NONE, dtype=torch.int32, device=traced.numbers.device)
             found[side] = TokenRegions(traced.regions, numbers)
     return found.get(query), found.get(key)
