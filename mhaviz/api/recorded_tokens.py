@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import compress, islice, pairwise
+from itertools import compress, dropwhile, islice, pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -195,9 +195,9 @@ class TokenNames:
             return self._given[place]
         if not isinstance(source, SeenTokens):
             return otherwise
-        example = int(places.example[entry, row])
-        if source.n_axes == 1:  # of examples or of tokens
-            example, place = 0, example + place
+        example, place = places.index[entry, row].tolist()
+        if source.n_axes == 1:
+            example, place = 0, example
         words = words_of(source, example)
         return words[place] if words and words[place] != str(place) else otherwise
 
@@ -215,7 +215,7 @@ class TokenNames:
         if {text.partition(" ")[0] for text in tokens.texts} <= {"fixed", "channel", "head", "row"}:
             return tokens
         self._lengths.add(len(tokens))
-        if self._given is not None and len(tokens) == len(self._given):
+        if self._given is not None and len(tokens) == len(self._given) and _are_positions(tokens.texts):
             self._given_fits = True
             return replace(tokens, texts=tuple(self._given))
         if not tokens.ids or tokens.grid is not None:
@@ -423,6 +423,13 @@ def _with_subclasses(kind: type) -> set[type]:
 def _are_of_text(ids: list[int]) -> bool:
     """Return whether numbers may be token ids: they are neither consecutive, as positions are, nor all the same."""
     return len(ids) == 1 or (len(set(ids)) > 1 and not all(b - a == 1 for a, b in pairwise(ids)))
+
+
+def _are_positions(texts: Sequence[str]) -> bool:
+    """Return whether tokens are called by positions, in their order, perhaps behind parameters, and so have no other
+    names yet."""
+    tokens = [*dropwhile(lambda text: not text.isdecimal() and not text.startswith("row "), texts)]
+    return bool(tokens) and all(map(str.isdecimal, tokens)) and all(int(a) < int(b) for a, b in pairwise(tokens))
 
 
 def rows_of(called: str, first: int, length: int) -> Tokens:

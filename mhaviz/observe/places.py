@@ -123,6 +123,8 @@ class Places:
         source: number of the source of each row; UNKNOWN: it is no token, or not known which.
         example: which example of its source it is of.
         place: its place in that example.
+        index: (batch_size, length, 2), the first index of the source at which it stands, and its place behind that:
+            example and place of a text, whatever stands along one side.
         begins: where each source begins in its sequence; see ``Sequences``.
         sequences: the first source of the sequence that each source belongs to.
         length: number of tokens in the sequence of the first row.
@@ -135,6 +137,7 @@ class Places:
     source: Numbers
     example: Numbers
     place: Numbers
+    index: Numbers
     begins: tuple[int, ...]
     sequences: tuple[Source, ...]
     length: int
@@ -455,19 +458,20 @@ class _Coordinates:
             np.where(is_token, self.source, UNKNOWN),
             example,
             place,
+            np.stack([np.where(is_first, starts, 0).sum(axis=-1), rest], axis=-1),
             tuple(place for _, place in begins),
             tuple(first for first, _ in begins),
-            self._length(turned, bool(is_split.any())),
+            self._length(turned, bool(varies[0, 0]), bool(is_split.any())),
             self.named,
             self.names,
             bool((turned & ~varies & (self._first < 2)).any()),
         )
 
-    def _length(self, turned: NDArray[np.bool_], is_split: bool) -> int:
+    def _length(self, turned: NDArray[np.bool_], varies: bool, is_split: bool) -> int:
         """Return the number of tokens in the source of the first row."""
         lengths, first = self._lengths[0, 0], int(self._first[0, 0])
         if turned[0, 0]:
-            return int(lengths[first])
+            return int(lengths[first:].prod() if varies else lengths[first])
         if first == 2:
             return 1
         return int(lengths[1] * lengths[2] if is_split and not first else lengths[2])
