@@ -37,6 +37,7 @@ class RecordedCalls:
         self._options, self._log, self._sites = recorded.options, recorded.log, recorded.sites
         self._maps, self._study = recorded.maps, recorded.study
         self._masks = RecordedMasks(recorded)
+        self._orders: dict[int, Sequence[int]] = {}  # of the examples in the current pass, by the number of the site
         self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._lock = threading.RLock()  # threads wait for one another
 
@@ -70,7 +71,10 @@ class RecordedCalls:
         if not is_wanted and self._study is None:
             return
         windows = windows_of(observed.sides, observed.call.shape[0]) if is_wanted else []
-        windows = _in_their_order(windows, observed)
+        if not site.first_query:  # steps go on with the examples that the pass has begun with
+            self._orders[site.number] = _order_of_examples(observed, windows)
+        if order := self._orders.get(site.number, ()):
+            windows = [windows[place] for place in order]
         if is_wanted:
             self._begin(site, observed, windows)
         self._note_form(site, observed)
@@ -186,7 +190,9 @@ class RecordedCalls:
             )
             return
         if site.moved:
-            self._maps.move(site.number, site.pass_number, site.moved)
+            order = self._orders.get(site.number) or range(batch_size)
+            moved = [order.index(site.moved[place]) for place in order]
+            self._maps.move(site.number, site.pass_number, moved)
             self._recorded.remark(
                 site, "an example is a beam of a search, and its map is of the text that it ends with"
             )
@@ -265,14 +271,15 @@ class RecordedCalls:
             self._recorded.remark(site, "some rows and columns are channels, not tokens")
 
 
-def _in_their_order(windows: list[list[int]], observed: ObservedCall) -> list[list[int]]:
-    """Return the places in the batch of each example, where the program has put these in another order."""
+def _order_of_examples(observed: ObservedCall, windows: Sequence[Sequence[int]]) -> Sequence[int]:
+    """Return the place in the batch of each example, where the program has put these in another order; empty: it has
+    not, or that is not known."""
     queries = observed.order.tokens.places[0]
     if queries is None or [[place] for place in range(len(queries.source))] != windows:
-        return windows
+        return ()
     examples = [queries.example_of(entry) for entry in range(len(windows))]
     is_moved = sorted(examples) == [*range(len(windows))] != examples
-    return [[examples.index(number)] for number in range(len(windows))] if is_moved else windows
+    return [examples.index(number) for number in range(len(windows))] if is_moved else ()
 
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:

@@ -41,6 +41,8 @@ def axes_of_images(x: Tensor) -> tuple[int, int, int, int] | None:
         or not (x.is_floating_point() or x.dtype == torch.uint8)
     ):
         return None
+    if x.ndim == 3 and x.is_floating_point() and sizes[-1] != sizes[-2]:  # or three texts
+        return None
     may_be_last = x.ndim > 3 or x.dtype == torch.uint8  # otherwise points, or series
     if may_be_last and sizes[-1] == COLOURS and min(sizes[-3:-1]) >= _LEAST_SIDE and COLOURS not in sizes[:-1]:
         return x.ndim - 1, -1, x.ndim - 3, x.ndim - 2

@@ -149,7 +149,8 @@ def _cat(tracer: "Tracer", done: Done, dim: int | None = None) -> Traced | None:
             joined(parts, [traced.numbers for traced in found], dim),
             joined(parts, [traced.all_numbers[-1] for traced in found], dim),
         )
-    are_features = 0 < dim == parts[0].ndim - 1 and all(traced.numbers.shape[dim] == 1 for traced in found)
+    may_be_features = 0 < dim == parts[0].ndim - 1 and any(x.shape[dim] > 1 for x in parts)
+    are_features = may_be_features and all(traced.numbers.shape[dim] == 1 for traced in found)
     if are_features and not any(IMAGE in traced.ranks for traced in found):
         terms = [traced for traced in found if traced.regions is not NOTHING]
         return reduce(sum_of, terms) if terms else Traced(NOTHING, none_of(done.result))

@@ -9,14 +9,18 @@ from torch import Tensor
 from mhaviz.observe.regions import (
     AXES,
     IMAGE,
+    INPUT,
+    MADE,
     NONE,
     SOURCE,
     Regions,
     SeenTokens,
+    Source,
     Traced,
     merged,
     mixture_of,
     rank_of,
+    roots_of,
     shared,
     sum_of_sources,
 )
@@ -45,10 +49,8 @@ def full(numbers: Tensor, shape: Sequence[int], slim: bool = False) -> Tensor:
 def short(numbers: Tensor, shape: Sequence[int]) -> Tensor:
     """Return numbers with axes of length 1 where they are repeated."""
     for axis, (n, stride) in enumerate(zip(numbers.shape, numbers.stride(), strict=True)):
-        if n > 1 and stride == 0:
+        if n > 1 and (stride == 0 or torch.equal(numbers.narrow(axis, 0, 1).expand_as(numbers), numbers)):
             numbers = numbers.narrow(axis, 0, 1)
-    if numbers.ndim and numbers.shape[-1] > 1 and bool((numbers == numbers[..., :1]).all()):
-        numbers = numbers[..., :1]
     return numbers
 
 
@@ -103,7 +105,26 @@ def merged_along(regions: Regions, numbers: Tensor, axes: Sequence[int]) -> tupl
 
 def _outranks(strong: Traced, weak: Traced) -> bool:
     """Return whether each number of a tensor is of a source that ranks higher than all of another tensor."""
-    return bool(strong.ranks and weak.ranks) and min(strong.ranks) > max(weak.ranks) and strong.is_whole
+    ranks, others = _ranks(strong, weak), _ranks(weak, strong)
+    return bool(ranks and others) and min(ranks) > max(others) and strong.is_whole
+
+
+def _ranks(traced: Traced, beside: Traced) -> list[int]:
+    """Return the rank of each source in a sum with another tensor.
+
+    What an unknown function has made of other inputs counts as much as an input: positions that are added to it do not
+    tell which tokens it holds. What it has made of those beside it, as in a residual block, counts less.
+    """
+    roots = roots_of(beside.regions.sources)
+    return [_rank(source, roots) for source in traced.regions.sources]
+
+
+def _rank(source: Source, beside: "frozenset[Source] | None") -> int:
+    rank = rank_of(source)
+    if rank != MADE or not isinstance(source, SeenTokens):
+        return rank
+    is_of_these = source.made_of is not None and beside is not None and source.made_of <= beside
+    return MADE if is_of_these else INPUT
 
 
 def _narrow(traced: Traced) -> Traced:
@@ -143,13 +164,21 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     for strong, weak in ((first, second), (second, first)):
         if _outranks(strong, weak):
             return strong
+    ranks = [
+        dict(zip(one.regions.sources, _ranks(one, other), strict=True))
+        for one, other in ((first, second), (second, first))
+    ]
     first, second = shared([first, second])
     regions = second.regions
     shape = [max(sizes) for sizes in zip(first.numbers.shape, second.numbers.shape, strict=True)]
     x, y = first.numbers.expand(shape), second.numbers.expand(shape)
     rows = [regions.rows[numbers.clamp(min=0).long()] for numbers in (x, y)]
-    ranks = torch.tensor([*map(rank_of, regions.sources)], device=x.device)
-    known = [ranks[row[..., SOURCE].long()].masked_fill(n < 0, NONE) for row, n in zip(rows, (x, y), strict=True)]
+    known = [
+        torch.tensor([of.get(source, NONE) for source in regions.sources], device=x.device)[
+            row[..., SOURCE].long()
+        ].masked_fill(n < 0, NONE)
+        for of, row, n in zip(ranks, rows, (x, y), strict=True)
+    ]
     are_regions = (x >= 0) & (y >= 0)
     is_in = _is_within(rows[0], rows[1]) & are_regions | (x == y)
     made = torch.where(is_in, x, torch.where(_is_within(rows[1], rows[0]) & are_regions, y, torch.full_like(x, NONE)))
