@@ -33,7 +33,6 @@ class Origin:
         whole: the axis that this is a part or a later state of; None: itself.
         added: for features, other features that were added to those of all tokens alike.
         is_input: whether it comes from inputs or parameters of the program, possibly with another length.
-        is_fixed: for such an axis, whether it comes from parameters or constants.
         through: for features, the numbers of the attentions whose outputs they are made of.
     """
 
@@ -49,7 +48,6 @@ class Origin:
     whole: "Origin | None" = None
     added: "frozenset[Origin]" = frozenset()
     is_input: bool = False
-    is_fixed: bool = False
     through: frozenset[int] = frozenset()
 
     def __eq__(self, other: object) -> bool:
@@ -142,10 +140,10 @@ def cuts_along(axis: Axis) -> list[tuple[object, ...]]:
     return [(origin, n, origin.cuts, origin.beside) for origin, n in axis]
 
 
-def given_layout(shape: Sequence[int], is_input: bool = False, is_fixed: bool = False) -> Layout:
-    """Return the layout of a tensor that was not seen to be computed; ``is_input``, ``is_fixed``: see ``Origin``."""
+def given_layout(shape: Sequence[int], is_input: bool = False) -> Layout:
+    """Return the layout of a tensor that was not seen to be computed; ``is_input``: see ``Origin``."""
     sizes = tuple(shape)
-    origins = (Origin(n, given=(at, len(sizes)), is_input=is_input, is_fixed=is_fixed) for at, n in enumerate(sizes))
+    origins = (Origin(n, given=(at, len(sizes)), is_input=is_input) for at, n in enumerate(sizes))
     return Layout(sizes, tuple(((origin, origin.size),) for origin in origins))
 
 

@@ -273,14 +273,16 @@ def _mixes_heads(source: Layout, result: Tensor) -> bool:
 
 def _embed(axes: "Layouts", done: Done) -> Layout:
     ids, weight = done.args[:2]
+    features = features_made(done.result.shape[-1], axes.maker(weight), ())
+    if not ids.ndim:
+        return Layout(done.result.shape, (features,))
     *others, tokens = axes.of(ids).axes or ((),)
-    is_fixed = axes.are_fixed(ids)
     before = [tuple((o.replace(is_input=True), n) for o, n in axis) for axis in others]
     if ids.ndim < 3 and ids.numel():
         ((origin, _),) = tokens if len(tokens) == 1 else lost(ids.shape[-1])
-        n = ids.shape[-1] if ids.ndim else 1
-        tokens = ((replace(origin, size=n, is_input=True, is_fixed=is_fixed), n),)
-    return Layout(done.result.shape, (*before, tokens, features_made(done.result.shape[-1], axes.maker(weight), ())))
+        n = ids.shape[-1]
+        tokens = ((replace(origin, size=n, is_input=True), n),)
+    return Layout(done.result.shape, (*before, tokens, features))
 
 
 def _as_complex(axes: "Layouts", done: Done) -> Layout:
@@ -399,7 +401,6 @@ def _is_matrix(product: Product, which: int, is_shared: bool) -> bool:
 
 _ROLLS = frozenset(functions("roll"))
 _FLIPS = frozenset(functions("flip"))
-_SLICE_SCATTERS, _PUTS = frozenset(functions("select_scatter slice_scatter")), frozenset(functions("index_put"))
 
 AXIS_RULES: dict[Any, AxisRule] = {
     func: rule

@@ -266,7 +266,8 @@ class ByHand:
             and (x.shape != other.shape or x.numel() <= _MOST_IN_PAIRS)
             and x.is_floating_point()
             and 1 < x.shape[-1] == other.shape[-1]
-            and done.result is not x is not other
+            and x is not other
+            and all(done.result is not factor for factor in (x, other))
             and all(self._fixed.root(one) is None and not self._are_scores(one) for one in (x, other))
         )
 

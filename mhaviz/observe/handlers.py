@@ -6,13 +6,15 @@ An error in what follows is ours, and does not reach the program.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 import torch
 from torch import Tensor
 from torch.autograd import profiler
 
 from mhaviz.observe.arguments import place_of, positional
+
+P = ParamSpec("P")
 
 
 class Done(NamedTuple):
@@ -131,16 +133,16 @@ def guarded(follow: Follow, on_error: Callable[[Exception], None], keep: Keep | 
     return keep_and_run
 
 
-def safely(follow: Follow, on_error: Callable[[Exception], None]) -> Follow:
+def safely(follow: Callable[P, None], on_error: Callable[[Exception], None]) -> Callable[P, None]:
     """Return ``follow`` with its exceptions passed to ``on_error``, except ``VisitorError``."""
 
-    def see(done: Done) -> None:
+    def see(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             if (hidden := below_modes()) is _NOTHING:  # entering it takes a tenth of what following most calls does
-                follow(done)
+                follow(*args, **kwargs)
             else:
                 with hidden:
-                    follow(done)
+                    follow(*args, **kwargs)
         except VisitorError:
             raise
         except Exception as error:

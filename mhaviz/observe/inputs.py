@@ -42,8 +42,8 @@ class SeenInputs:
         is_plain = type(ids) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(ids)  # it outlives vmap
         if not is_plain or not 1 <= ids.ndim <= 2 or not ids.numel() or ids.is_meta:
             return None
-        with unseen():
-            rows = ids.reshape(-1, ids.shape[-1])
+        with unseen():  # the program may write others into them
+            rows = ids.reshape(-1, ids.shape[-1]).clone()
         self._n_read += 1
         self.ids.append(ReadIds(rows, vocabulary, self._n_read))
         del self.ids[:-_MOST_READ]

@@ -31,16 +31,15 @@ from mhaviz.observe.axis_rules import AXIS_RULES, layout_of_any_product, layout_
 from mhaviz.observe.descent import FixedRows, Maker, are_rows_fixed
 from mhaviz.observe.functions import functions, keeps_places
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.products import Product
 
 
 class Layouts:
-    """The layouts of a program's tensors; ``inputs``: token ids that it has looked up, ``fixed``: see ``FixedRows``."""
+    """The layouts of a program's tensors; ``fixed``: see ``FixedRows``."""
 
-    def __init__(self, inputs: SeenInputs, fixed: FixedRows) -> None:
-        self._layouts, self.inputs, self._fixed = MarksByMemory[Layout](), inputs, fixed
+    def __init__(self, fixed: FixedRows) -> None:
+        self._layouts, self._fixed = MarksByMemory[Layout](), fixed
         self._here = threading.local()
 
     def get(self, x: Tensor) -> Layout | None:
@@ -56,14 +55,10 @@ class Layouts:
         layout = self.get(x)
         if layout is None:
             is_fixed = self.are_fixed(x)
-            layout = given_layout(x.shape, is_input or is_fixed or not self._fixed.is_within(), is_fixed)
+            layout = given_layout(x.shape, is_input or is_fixed or not self._fixed.is_within())
             if x.is_floating_point():  # token ids are read once
                 self._layouts.set(x, layout)
         return layout
-
-    def parameter_of(self, x: Tensor) -> str:
-        """See ``FixedRows.parameter_of``."""
-        return self._fixed.parameter_of(x)
 
     def maker(self, x: Tensor) -> Maker:
         """See ``FixedRows.maker``."""

@@ -94,10 +94,11 @@ class Watch:
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
         self._has_model, self.inputs, self.log = model is not None, inputs or SeenInputs(), log or Log()
-        self._modules = RunningModules(model, self._reads, self._begins)
+        reads, begins = safely(self._reads, self._failed), safely(self._begins, self._failed)
+        self._modules = RunningModules(model, reads, begins)
         self.fixed = FixedRows(self._modules.is_running)
         self._axes, self._tracer = (
-            Layouts(self.inputs, self.fixed),
+            Layouts(self.fixed),
             Tracer(self.fixed, self.inputs, lambda x: self._axes.are_made(x)),
         )
         self._places = SeenPlaces(self._tracer.sequences)

@@ -522,9 +522,15 @@ def _compared(query: Places, key: Places, own: int, other: int) -> bool | None:
         is_whole = query.pieces_of(own) == key.pieces_of(other)  # otherwise others were joined to the tokens of one
         return True if is_whole and query.example_of(own) == key.example_of(other) else None
     roots = [_roots(side, entry) for side, entry in ((query, own), (key, other))]
+    roots = [side and frozenset(_first_read(source) for source in side) for side in roots]
     if roots[0] is None or roots[1] is None or not roots[0] or not roots[1]:
         return None
     return False if roots[0].isdisjoint(roots[1]) else None
+
+
+def _first_read(source: Source) -> Source:
+    """Return the source of the first look-up of the same ids."""
+    return source.again or source if isinstance(source, SeenTokens) else source
 
 
 def inputs_of(sides: tuple[Places | None, Places | None]) -> "frozenset[Source] | None":

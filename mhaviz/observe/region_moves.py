@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.functions import functions, writes
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.region_numbers import aligned, full, joined, none_of, regrouped, short, sum_of
+from mhaviz.observe.region_numbers import aligned, full, joined, merged_along, none_of, regrouped, short, sum_of
 from mhaviz.observe.region_sums import keep
 from mhaviz.observe.regions import (
     IMAGE,
@@ -218,6 +218,17 @@ def _stack(tracer: "Tracer", done: Done) -> Traced | None:
     return Traced(regions, joined([x.unsqueeze(dim) for x in parts], numbers, dim))
 
 
+def _as_complex(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what a tensor is made of whose last axis holds real and imaginary parts, or held them before."""
+    traced = tracer.get(done.first)
+    if traced is None or traced.other is not None:
+        return None
+    if done.result.ndim > done.first.ndim:
+        return traced.moved(lambda numbers: numbers[..., None])
+    regions, numbers = merged_along(traced.regions, traced.numbers, [traced.numbers.ndim - 1])
+    return Traced(regions, numbers[..., 0])
+
+
 def _pad(tracer: "Tracer", done: Done) -> Traced | None:
     traced, widths = tracer.get(done.first), done.argument(1)
     if traced is None:
@@ -300,6 +311,7 @@ MOVES: "dict[Any, Rule]" = {
         (functions("vstack"), partial(_cat, dim=0)),
         ([torch.stack], _stack),
         (functions("where"), _where),
+        (functions("view_as_complex view_as_real"), _as_complex),
     )
     for func in several
 }

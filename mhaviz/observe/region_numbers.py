@@ -152,6 +152,8 @@ def sum_of(first: Traced, second: Traced) -> Traced:
         first, second = _narrow(first), _narrow(second)
     if first.varying != second.varying:
         if not (first.varying <= second.varying or second.varying <= first.varying):
+            if MADE in first.ranks | second.ranks:  # along which axis its rows stand is not known
+                return _of_all([first, second])
             both = shared([first, second])
             return Traced(both[1].regions, both[0].numbers, both[1].numbers)  # such as queries and keys
         fine, coarse = (first, second) if second.varying < first.varying else (second, first)
@@ -187,6 +189,15 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     regions, made = _mixed(regions, made, rows[0], (known[0] == known[1]) & (made == NONE) & are_regions)
     made = torch.where(known[0] > known[1], x, torch.where(known[1] > known[0], y, made))
     return Traced(regions, torch.where(x == NONE, y, torch.where(y == NONE, x, made)))
+
+
+def _of_all(several: Sequence[Traced]) -> Traced:
+    """Return what a tensor is made of that is a mixture of others as a whole."""
+    source = mixture_of([source for traced in several for source in traced.regions.sources])
+    like = several[0].numbers
+    row = torch.zeros(1, 7, device=like.device)
+    row[0, [axis + 1 for axis in AXES]] = torch.tensor(source.sizes, dtype=torch.float32, device=like.device)
+    return Traced(Regions((source,), row), torch.zeros((1,) * like.ndim, dtype=torch.int32, device=like.device))
 
 
 def _with_places(tokens: Traced, places: Traced) -> Traced:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mhaviz.observe.functions import functions
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.region_numbers import aligned, none_of, short
+from mhaviz.observe.region_numbers import aligned, full, none_of, short
 from mhaviz.observe.regions import NONE, NOTHING, SOURCE, Regions, SeenTokens, Traced, shared
 
 if TYPE_CHECKING:
@@ -50,12 +50,33 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
         return _scattered(regions, old, new, x, args[1], source)
     if done.named("accumulate", False) is True:
         return nothing
-    into = old.expand(x.shape).clone()
-    made = func(into, *(new.expand(source.shape) if at == place else one for at, one in enumerate(args) if at))
+    slim = old.shape[-1:] == new.shape[-1:] == (1,) and _leaves_features(done, x, source)
+    others = [one[..., :1] if slim and isinstance(one, Tensor) and one.shape == source.shape else one for one in args]
+    old = full(old, x.shape, slim)
+    into = old.clone()
+    made = func(into, *(full(new, source.shape, slim) if at == place else others[at] for at in range(1, len(args))))
     made = into if made is None else made
-    return Traced(
-        regions, short(made if before is None else _without_blanks(regions, made, old.expand(x.shape), x), x.shape)
-    )
+    return Traced(regions, short(made if before is None else _without_blanks(regions, made, old, x), x.shape))
+
+
+def _leaves_features(done: Done, x: Tensor, source: Tensor) -> bool:
+    """Return whether a call writes whole rows of features, so that it writes as well into a last axis of length 1."""
+    if x.ndim < 2 or source.ndim < 1 or source.shape[-1] != x.shape[-1] or done.kwargs:
+        return False
+    if done.func in _PUTS:
+        items = done.args[1] if isinstance(done.args[1], tuple | list) else (done.args[1],)
+        if any(one is Ellipsis for one in items):
+            return _is_all(items[-1])
+        axes = sum(
+            one.ndim if isinstance(one, Tensor) and one.dtype == torch.bool else one is not None for one in items
+        )
+        return axes < x.ndim or _is_all(items[-1])
+    dim = done.named("dim", None)
+    if not isinstance(dim, int) or dim % x.ndim == x.ndim - 1:
+        return False
+    index = done.argument(2)
+    is_scatter = getattr(done.func, "__name__", "").strip("_") == "scatter"
+    return not is_scatter or (isinstance(index, Tensor) and index.ndim == x.ndim and index.stride(-1) == 0)
 
 
 def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -> Tensor:
@@ -65,7 +86,7 @@ def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -
         return numbers
     of = regions.rows[numbers.clamp(min=0).long(), SOURCE].long()
     is_old = (numbers >= 0) & (numbers == old) & torch.tensor(is_given, device=numbers.device)[of]
-    is_blank = bool(is_old.any()) and not bool(x[is_old].any())
+    is_blank = bool(is_old.any()) and not bool(x[is_old.expand(x.shape)].any())
     return numbers.masked_fill(is_old, NONE) if is_blank else numbers
 
 
@@ -85,17 +106,48 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
     if written.other is not None or x.untyped_storage().data_ptr() != view.untyped_storage().data_ptr():
         return None
     several = [written] if before is None else shared([before, written])
-    memory = torch.full((x.untyped_storage().nbytes() // x.element_size(),), NONE, dtype=torch.int32, device=x.device)
+    numbers = [traced.numbers for traced in several]
+    n = _features_of(x, view) if all(one.shape[-1] == 1 for one in numbers) else 1
+    size = x.untyped_storage().nbytes() // x.element_size() // n
+    memory = torch.full((size,), NONE, dtype=torch.int32, device=x.device)
 
     def at(one: Tensor) -> Tensor:
-        return memory.as_strided(one.shape, one.stride(), one.storage_offset())
+        shape = one.shape if n == 1 else (*one.shape[:-1], 1)
+        return memory.as_strided(shape, [stride // n for stride in one.stride()], one.storage_offset() // n)
 
     if before is not None:
-        at(x).copy_(several[0].numbers.expand(x.shape))
-    at(view).copy_(several[-1].numbers.expand(view.shape))
+        at(x).copy_(full(numbers[0], x.shape, n > 1))
+    at(view).copy_(full(numbers[-1], view.shape, n > 1))
     return Traced(several[0].regions, short(at(x).clone(), x.shape))
 
 
+def _is_all(item: object) -> bool:
+    return isinstance(item, slice) and item == slice(None)
+
+
+def _features_of(x: Tensor, view: Tensor) -> int:
+    """Return how many features each row of two tensors has that share memory, row by row; 1: that is not so."""
+    n = x.shape[-1]
+    are_rows = all(
+        one.shape[-1] == n
+        and one.stride(-1) == 1
+        and not one.storage_offset() % n
+        and not any(stride % n for stride in one.stride()[:-1])
+        for one in (x, view)
+    )
+    return n if are_rows else 1
+
+
+def are_apart_in_memory(x: Tensor, view: Tensor) -> bool:
+    """Return whether two tensors of the same memory share no number, as the layers of a cache do."""
+    spans = []
+    for one in (x, view):
+        last = sum((n - 1) * stride for n, stride in zip(one.shape, one.stride(), strict=True))
+        spans.append((one.storage_offset(), one.storage_offset() + last))
+    return spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]
+
+
+_PUTS = frozenset([Tensor.__setitem__, *functions("index_put")])
 _INDEX_FILLS, _SCATTERS_OF_NUMBERS = frozenset(functions("index_fill")), frozenset(functions("scatter"))
 _FILLS = frozenset([Tensor.fill_, Tensor.zero_])
 _VALUES = {"index_copy": 3, "index_fill": 3, "scatter": 3, "select_scatter": 1, "slice_scatter": 1}

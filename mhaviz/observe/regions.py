@@ -6,6 +6,7 @@ rolled into windows, merged with their neighbours, or put among the words of a t
 or kept in a cache, are known by what they are, not by where they stand.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,9 @@ FRAME, TOP, LEFT = 1, 3, 5
 
 FEW = 256
 """Regions that are no matter of memory."""
+
+_MOST_TOKENS = 2**22
+"""Most tokens that are numbered, 140 MB. The rows of a large table, or of samples, may be more."""
 
 _MOST_SHARED = 1.25
 """Most that regions that are apart cover together, as a multiple of what they lie in."""
@@ -77,6 +81,7 @@ class SeenTokens:
         are_in_order: whether they stand in the order of what they were made of, as those that a convolution makes.
         sums: sources that were added to one another, place by place, such as words and positions; empty: none were.
         epoch: number of attentions that had run when it was read.
+        again: the first look-up of the same ids; None: they were not looked up before.
     """
 
     sizes: tuple[int, int, int]
@@ -87,6 +92,7 @@ class SeenTokens:
     are_in_order: bool = True
     sums: "frozenset[SeenTokens]" = frozenset()
     epoch: int = 0
+    again: "SeenTokens | None" = None
 
     @property
     def terms(self) -> "frozenset[SeenTokens]":
@@ -248,7 +254,13 @@ def _moved(numbers: Tensor, by: int, by_names: int) -> Tensor:
 
 
 def tokens_of(source: SeenTokens, device: torch.device) -> tuple[Regions, Tensor]:
-    """Return the regions of single tokens, and their numbers, int32, with the axes of the source."""
+    """Return the regions of single tokens, and their numbers, int32, with the axes of the source.
+
+    Of more tokens than any attention has, all are one region.
+    """
+    if math.prod(source.sizes) > _MOST_TOKENS:
+        whole = torch.tensor([[0, *(end for n in source.sizes for end in (0, n))]], dtype=torch.float32, device=device)
+        return Regions((source,), whole), torch.zeros((), dtype=torch.int32, device=device).expand(source.sizes)
     axes = torch.meshgrid(*(torch.arange(n, device=device, dtype=torch.float32) for n in source.sizes), indexing="ij")
     ends = (end for axis in axes for end in (axis, axis + 1))
     rows = torch.stack([torch.zeros_like(axes[0]), *ends], dim=-1).view(-1, 7)

@@ -57,7 +57,8 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
         if side == key:
             arranged = arranged.transpose(-1, -2)
         found[side] = _of_heads(traced.regions, arranged[..., :1])
-    if not found and traced.other is not None and torch.equal(traced.numbers, traced.other) and shape[query] == 1:
+    is_single = traced.other is not None and torch.equal(traced.numbers, traced.other) and not any(along)
+    if is_single and max(shape[query], shape[key]) == 1:
         arranged = order.arrange(how.as_weights(traced.numbers.expand([*shape[:key], 1, *shape[key + 1 :]])))
         found[query] = found[key] = _of_heads(traced.regions, arranged)  # such as the first token of a text
     for side in (query, key):

@@ -6,9 +6,11 @@ what they come from.
 """
 
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +30,7 @@ from mhaviz.observe.region_masks import MASKS
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
 from mhaviz.observe.region_numbers import fits, full, none_of, short
 from mhaviz.observe.region_sums import SUMS, attend, keep, leaves_nothing
-from mhaviz.observe.region_writes import WRITERS, seen_through, written
+from mhaviz.observe.region_writes import WRITERS, are_apart_in_memory, seen_through, written
 from mhaviz.observe.regions import (
     FEW,
     IMAGE,
@@ -57,6 +59,37 @@ class _Mark(NamedTuple):
     version: int | None
 
 
+class _Text(NamedTuple):
+    """Ids that were looked up.
+
+    Attributes:
+        ids: the tensor.
+        numbers: what it held.
+        version: of the tensor.
+        source: their source.
+        epoch: see ``SeenTokens``.
+    """
+
+    ids: Tensor
+    numbers: Tensor
+    version: int | None
+    source: SeenTokens
+    epoch: int
+
+    def is_same(self, ids: Tensor, epoch: int) -> bool:
+        """Return whether a look-up is of the same ids in the same memory.
+
+        Where nothing tells how often the memory was written into, the next step of a decoder may have put the same id
+        there, and attentions have run since.
+        """
+        if self.ids.data_ptr() != ids.data_ptr() or self.ids.numel() != ids.numel():
+            return False
+        is_counted = self.version is not None and ids.untyped_storage().resizable()  # else it may be an array of NumPy
+        if not (self.ids.is_contiguous() and ids.is_contiguous()) or self.version != version_of(ids):
+            return False
+        return (is_counted or epoch == self.epoch) and torch.equal(self.numbers.view(-1), ids.reshape(-1))
+
+
 _RULES: dict[Any, Rule] = {**MOVES, **SUMS, **CELLS, **MASKS}
 
 
@@ -72,7 +105,7 @@ class Tracer:
     def __init__(self, fixed: FixedRows, inputs: SeenInputs, is_made: Callable[[Tensor], bool]) -> None:
         self._traced, self._fixed, self._inputs, self.is_made = MarksByMemory[_Mark](), fixed, inputs, is_made
         self.sequences, self.epoch = Sequences(), 0
-        self._texts = deque[tuple[Tensor, int | None, SeenTokens]](maxlen=_MOST_TEXTS)
+        self._texts, self._reading = deque[_Text](maxlen=_MOST_TEXTS), threading.Lock()
 
     def parameter_of(self, x: Tensor) -> str:
         """See ``FixedRows.parameter_of``."""
@@ -166,15 +199,16 @@ class Tracer:
         base = ids._base
         is_flat = base is not None and ids.ndim == 1 < base.ndim and base.numel() == ids.numel()
         shape = base.shape if base is not None and is_flat else ids.shape
-        number = self._inputs.read(ids.view(shape) if is_flat else ids, vocabulary)
-        version, text = version_of(ids), _source(shape, INPUT, epoch=self.epoch)
-        for other, before, source in self._texts:
-            is_same = other.data_ptr() == ids.data_ptr() and before == version and other.numel() == ids.numel()
-            if is_same and other.is_contiguous() and ids.is_contiguous():
-                self.sequences.note_same(text, source)
-        self._texts.append((ids, version, text))
-        if number is not None:
-            text.reads.add(number)
+        with self._reading:
+            number = self._inputs.read(ids.view(shape) if is_flat else ids, vocabulary)
+            text = _source(shape, INPUT, epoch=self.epoch)
+            same = next((known.source for known in reversed(self._texts) if known.is_same(ids, self.epoch)), None)
+            if same is not None:
+                text = replace(text, again=same.again or same)
+                self.sequences.note_same(text, same)
+            self._texts.append(_Text(ids, ids.clone(), version_of(ids), text, self.epoch))
+            if number is not None:
+                text.reads.add(number)
         return text
 
     def get_moved(self, x: Tensor) -> Traced | None:
@@ -368,6 +402,8 @@ class Tracer:
         others.pop(id(x), None)
         for one in others.values():
             self._renew(one)
+            if one.dtype == x.dtype and one.numel() and x.numel() and are_apart_in_memory(one, x):
+                continue
             is_known = traced is not None and one.dtype == x.dtype
             seen = seen_through(one, self.known(one), x, traced) if is_known and traced else None
             self.set(one, seen or Traced(NOTHING, none_of(one)))
@@ -380,7 +416,7 @@ def _are_features(x: Tensor) -> bool:
 def _look_up(tracer: Tracer, done: Done) -> Traced | None:
     """Return what the features of token ids are made of: of these tokens, or of the rows that they choose."""
     ids, weight = done.args[:2]
-    if (rows := tracer.get(weight)) is not None:
+    if (rows := tracer.get(weight)) is not None and not _is_table(rows):
         each = (full(one, weight.shape, is_slim(rows, weight.shape, 0)) for one in rows.all_numbers)
         return Traced(rows.regions, *(short(one[ids], done.result.shape) for one in each))
     text = tracer.text_of(ids, weight.shape[0])
@@ -388,6 +424,13 @@ def _look_up(tracer: Tracer, done: Done) -> Traced | None:
         return None
     regions, numbers = tokens_of(text, done.result.device)
     return Traced(regions, numbers.view(*ids.shape, 1))
+
+
+def _is_table(rows: Traced) -> bool:
+    """Return whether a matrix that was given to the program, and not changed, is one of embeddings."""
+    source = rows.regions.sources[0] if len(rows.regions.sources) == 1 else None
+    is_given = isinstance(source, SeenTokens) and source.n_axes == 1 and not (source.reads or source.made_of)
+    return is_given and len(rows.regions.rows) == rows.numbers.numel()
 
 
 _RULES[F.embedding] = _look_up
