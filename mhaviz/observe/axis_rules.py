@@ -26,6 +26,7 @@ from mhaviz.observe.axes import (
     regrouped,
     reordered,
     sum_of,
+    through_along,
     unordered,
 )
 from mhaviz.observe.functions import functions
@@ -208,10 +209,15 @@ def _shared_layout(source: Layout, parts: Sequence[Tensor], layouts: Sequence[La
 
     If features are joined, it has the names of all of them. If tensors of different texts are joined, it has none.
     """
-    filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel()]
+    filled = [layout for x, layout in zip(parts, layouts, strict=True) if x.numel() and layout is not None]
     if dim == len(source.shape) - 1:
-        return reduce(sum_of, [layout for layout in filled if layout is not None], source)
-    return source
+        return reduce(sum_of, filled, source)
+    *others, features = source.axes
+    through = through_along(*(layout.axes[-1] for layout in filled if layout.axes))
+    if through <= through_along(features):
+        return source
+    made = tuple((origin.replace(through=origin.through | through), n) for origin, n in features)
+    return Layout(source.shape, (*others, made), source.scores)
 
 
 def _parts(axes: "Layouts", done: Done) -> tuple[Sequence[Tensor], list[Layout | None], Layout | None]:

@@ -86,8 +86,10 @@ def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -
         return numbers
     of = regions.rows[numbers.clamp(min=0).long(), SOURCE].long()
     is_old = (numbers >= 0) & (numbers == old) & torch.tensor(is_given, device=numbers.device)[of]
-    is_blank = bool(is_old.any()) and not bool(x[is_old.expand(x.shape)].any())
-    return numbers.masked_fill(is_old, NONE) if is_blank else numbers
+    if not bool(is_old.any()) or bool(x[tuple(is_old.nonzero()[0])].any()):  # most are told by their first row
+        return numbers
+    are_set = (x != 0).any(-1, keepdim=True) if numbers.shape[-1] == 1 else x != 0
+    return numbers if bool((are_set & is_old).any()) else numbers.masked_fill(is_old, NONE)
 
 
 def _scattered(regions: Regions, old: Tensor, new: Tensor, x: Tensor, mask: Tensor, source: Tensor) -> Traced:
