@@ -15,7 +15,7 @@ from mhaviz.api.recorded_rows import placed, rows_called
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import OnAttention, Site, SiteCall, show
-from mhaviz.errors import MhavizError, counted
+from mhaviz.errors import MhavizError
 from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.modules import Place
@@ -241,16 +241,6 @@ class RecordedCalls:
             self._recorded.remark(site, "axes are taken as (batch, heads, queries, keys), as nothing tells")
         if not observed.order.is_numbered:
             self._recorded.remark(site, "some heads are numbered as they stand in the softmax")
-        keys = observed.order.tokens.parts[1]
-        if (
-            site.kind == "masked"
-            and None in observed.order.tokens.places
-            and keys is not None
-            and keys.step
-            and keys.start < 0
-        ):
-            before = counted(-keys.start, "key")
-            self._recorded.remark(site, f"numbers count {before} that stand before the tokens, such as learned ones")
         windows = observed.order.windows
         if windows > 1 and not observed.has_patches:
             lengths, why = f"{q_length:,} tokens", ""

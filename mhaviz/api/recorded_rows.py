@@ -24,8 +24,6 @@ def placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None],
     Queries and keys before or behind the sequence, or in unknown places, are called rows.
     """
     own, part = parts
-    if kind == "masked" and part is not None and part.step and part.start < 0:
-        return sides  # already numbered from the first key on
     known: dict[int, str] = {}
     if own is not None and part is not None and own.of == part.of:
         for tokens, one in zip(sides, parts, strict=True):

@@ -17,7 +17,7 @@ def kind_of(observed: ObservedCall) -> Kind:
         is_among = query is not None and key is not None and query.of == key.of
         return "other" if has_learned or (is_among and not observed.order.tokens.are_apart) else "cross"
     is_causal = isinstance(observed.call, AttentionCall) and observed.call.causal
-    ends = {one.end for one in (query, key) if are_same and one is not None and one.step}
+    ends = {one.end for one in (query, key) if are_same and one is not None}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
     # For a decoder that begins to generate, the next step will tell.
     if (q_length > 1 or is_causal) and in_order and sees_no_later(observed, k_length):
@@ -27,7 +27,7 @@ def kind_of(observed: ObservedCall) -> Kind:
 
 def _is_within(query: Part | None, key: Part | None) -> bool:
     """Return whether all queries are among the keys."""
-    if query is None or key is None or not (query.step and key.step):
+    if query is None or key is None:
         return False
     if query.at or key.at:
         return not (query.at or key.is_reordered) and {*query.places} <= {*key.places}

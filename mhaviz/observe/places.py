@@ -50,8 +50,8 @@ class Part(NamedTuple):
 
     @property
     def places(self) -> "range | tuple[int, ...]":
-        """Places of the tokens in the sequence; empty: not known."""
-        return self.at or range(self.start, self.start + self.step * self.n, self.step or 1)
+        """Places of the tokens in the sequence."""
+        return self.at or range(self.start, self.start + self.step * self.n, self.step)
 
     @property
     def end(self) -> int:
@@ -345,19 +345,21 @@ def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Plac
 
 
 def _join_read(query: "_Coordinates", key: "_Coordinates", sequences: Sequences) -> None:
-    """Note that the tokens of the queries follow all others among the keys, where the program has put them there
-    unseen, as in the blocks of a paged cache."""
+    """Note that the tokens of the queries follow all others among the keys, as where a cache holds these.
+
+    Where the queries are all of the keys, such as those of a document and a question that were joined, none follow.
+    """
     numbers, places = key.source[0], key.starts[0, :, 2]
-    here = [*dict.fromkeys(key.sources[number] for number in numbers.tolist() if number != UNKNOWN)]
-    own = {query.sources[number] for number in np.unique(query.source[0]).tolist() if number != UNKNOWN}
-    if len(here) < 2 or own != {here[-1]} or any(map(sequences.may_join, here[1:-1])):
+    sources = [*dict.fromkeys(key.sources[number] for number in numbers.tolist() if number != UNKNOWN)]
+    asked = {query.sources[number] for number in np.unique(query.source[0]).tolist() if number != UNKNOWN}
+    if len(sources) < 2 or asked != {sources[-1]} or not sequences.may_join(sources[-1]):
         return
-    last = np.flatnonzero(numbers == key.sources.index(here[-1]))
+    new = np.flatnonzero(numbers == key.sources.index(sources[-1]))
     before = np.flatnonzero(numbers != UNKNOWN)
-    before = before[before < last[0]]
-    if (np.diff(last) == 1).all() and len(before):
+    before = before[before < new[0]]
+    if (np.diff(new) == 1).all() and len(before):
         tokens = [(key.sources[numbers[row]], int(places[row])) for row in before]
-        sequences.join(here[-1], int(places[last[0]]), tokens)
+        sequences.join(sources[-1], int(places[new[0]]), tokens, int(new[0] - before[-1]) - 1)
 
 
 def _joined(side: "_Coordinates", sequences: Sequences) -> dict[Source, tuple[Source, int]]:

@@ -17,12 +17,9 @@ from mhaviz.observe.region_numbers import aligned, full, joined, merged_along, n
 from mhaviz.observe.region_sums import keep
 from mhaviz.observe.regions import (
     IMAGE,
-    LEFT,
     NONE,
     NOTHING,
-    SOURCE,
     Regions,
-    Source,
     Traced,
     shared,
 )
@@ -161,8 +158,6 @@ def _cat(tracer: "Tracer", done: Done, dim: int | None = None) -> Traced | None:
             numbers.append(of_part)
         else:
             numbers.append(traced.numbers)
-    if dim < parts[0].ndim - 1:
-        _join(tracer, parts, dim)
     return Traced(regions, joined(parts, numbers, dim))
 
 
@@ -173,39 +168,6 @@ def _named(regions: Regions, name: str, x: Tensor, dim: int) -> tuple[Regions, T
         regions, number = regions.named(f"{name} {place}" if x.shape[dim] > 1 else name)
         each.append(torch.full_like(none_of(x), number))
     return regions, torch.cat(each, dim)
-
-
-def _join(tracer: "Tracer", parts: Sequence[Tensor], dim: int) -> None:
-    """Note which tokens were put behind others that were read before, as in a cache."""
-    found = [tracer.known(x) for x in parts]
-    are_new = [traced is not None and tracer.sequences.may_join(*traced.regions.sources) for traced in found[1:]]
-    if not any(are_new):
-        return
-    before: list[tuple[Source, int]] = []
-    gap = 0  # rows that are no tokens, since the last token
-    for x, traced in zip(parts, found, strict=True):
-        line = [] if traced is None else _line(traced, x.shape[dim], dim)
-        if not line:
-            gap += x.shape[dim]
-            continue
-        if before:
-            tracer.sequences.join(*line[0], before, gap)
-        before, gap = before + line, 0
-
-
-def _line(traced: Traced, n: int, dim: int) -> list[tuple[Source, int]]:
-    """Return the tokens along an axis, each with its source and place; empty: not known, or other axes than the last of
-    the source run along it."""
-    numbers, regions = traced.numbers, traced.regions
-    if numbers.shape[dim] != n or (n == 1 and dim != numbers.ndim - 2):
-        return []
-    line = numbers.movedim(dim, 0).reshape(n, -1)[:, 0]
-    if bool((line < 0).any()):
-        return []
-    rows = regions.rows[line.long()]
-    tokens = zip(rows[:, SOURCE].int().tolist(), rows[:, LEFT].int().tolist(), strict=True)
-    found = [(regions.sources[number], place) for number, place in tokens]
-    return found if len({*found}) == n else []
 
 
 def _stack(tracer: "Tracer", done: Done) -> Traced | None:

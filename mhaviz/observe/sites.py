@@ -430,7 +430,7 @@ class Sites:
 
         They may be blocks of the queries in any order. Queries as long as the module's input are all of them.
         """
-        is_known = observed.order.tokens.parts[0] is not None and observed.order.tokens.parts[0].step
+        is_known = observed.order.tokens.parts[0] is not None
         if is_known or site.length == (observed.place.length or site.k_length):
             return
         for one in before:
@@ -576,7 +576,7 @@ def share_queries(tokens: Compared, others: Compared) -> bool | None:
     (query, key), (other, other_key) = tokens.parts, others.parts
     if query is None or key is None or other is None or other_key is None:
         return None
-    if query.of != other.of or key.of != other_key.of or not (query.step and other.step):
+    if query.of != other.of or key.of != other_key.of:
         return None
     return not {*query.places}.isdisjoint(other.places)
 
