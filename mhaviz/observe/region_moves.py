@@ -13,7 +13,17 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.functions import functions, writes
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.region_numbers import aligned, full, joined, merged_along, none_of, regrouped, short, sum_of
+from mhaviz.observe.region_numbers import (
+    aligned,
+    emptied,
+    full,
+    joined,
+    merged_along,
+    none_of,
+    regrouped,
+    short,
+    sum_of,
+)
 from mhaviz.observe.region_sums import keep
 from mhaviz.observe.regions import (
     IMAGE,
@@ -221,7 +231,9 @@ def _where(tracer: "Tracer", done: Done) -> Traced | None:
         return None
     mask, *sides = done.args[:3] if done.func is torch.where else (done.args[1], done.args[0], done.args[2])
     if any(not isinstance(x, Tensor) or not x.ndim for x in sides):
-        return keep(tracer, done)
+        traced = keep(tracer, done)
+        is_first = isinstance(sides[0], Tensor) and sides[0].ndim > 0
+        return emptied(traced, ~mask if is_first else mask) if isinstance(mask, Tensor) else traced
     if (together := _together(tracer, sides)) is None:
         return None
     regions, found = together

@@ -250,3 +250,15 @@ def _is_within(rows: Tensor, others: Tensor) -> Tensor:
     for axis in AXES:
         is_in = is_in & (rows[..., axis] >= others[..., axis]) & (rows[..., axis + 1] <= others[..., axis + 1])
     return is_in
+
+
+def emptied(traced: Traced | None, is_empty: Tensor) -> Traced | None:
+    """Return what is left of tokens, (…, features), of all features of which nothing is left where ``is_empty``."""
+    if traced is None or traced.other is not None or IMAGE in traced.ranks or not is_empty.ndim:
+        return traced
+    rows = aligned(is_empty, traced.numbers.ndim)
+    rows = rows[..., :1] if rows.stride(-1) == 0 else rows.all(-1, keepdim=True)
+    if not bool(rows.any()):
+        return traced
+    numbers = torch.where(rows, torch.full_like(traced.numbers, NONE), traced.numbers)
+    return Traced(traced.regions, short(numbers, numbers.shape))

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def keep(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what a tensor is made of whose numbers stand where those that they are made of stood."""
     ndim, shape = done.result.ndim, done.result.shape
-    if leaves_nothing(done):
+    left = left_of(done)
+    if not left:
         return Traced(NOTHING, none_of(done.result))
     terms = []
-    for x in done.read():
+    for x in left:
         if (traced := tracer.get(x)) is None or x.ndim > ndim:
             continue
         if x.ndim < ndim:
@@ -39,12 +40,21 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
     return products[0] if products else reduce(sum_of, terms)
 
 
-def leaves_nothing(done: Done) -> bool:
-    """Return whether a call leaves nothing of a token: x · 0, x⁰ or 1ˣ, with numbers."""
-    if done.func in _POWERS and len(done.args) > 1:
-        base, exponent = done.args[1::-1] if done.func is Tensor.__rpow__ else done.args[:2]
-        return _is_number(base, 1) or _is_number(exponent, 0)
-    return done.func in MULTIPLIES and any(_is_number(x, 0) for x in done.args)
+def left_of(done: Done) -> list[Any]:
+    """Return the arguments of which something is left in the result, as is not of x in x · 0, x⁰, 1ˣ or x − x."""
+    func, args = done.func, done.args
+    if func in _POWERS and len(args) > 1:
+        base, exponent = args[1::-1] if func is Tensor.__rpow__ else args[:2]
+        is_gone = _is_number(base, 1) or _is_number(exponent, 0)
+    elif func in MULTIPLIES:
+        is_gone = any(_is_number(x, 0) for x in args)
+    elif func in _SUMS and _is_number(done.kwargs.get("alpha"), 0):
+        return [*args[:1]]
+    elif func in _LERPS and len(args) > 2 and type(args[2]) in (int, float) and args[2] in (0, 1):
+        return [args[int(args[2])]]
+    else:
+        is_gone = func in _FILLS or (func in _SUBTRACTS and len(args) > 1 and args[0] is args[1])
+    return [] if is_gone else [*done.read()]
 
 
 def _is_number(x: object, number: int) -> bool:
@@ -187,6 +197,11 @@ def attend(tracer: "Tracer", done: Done) -> Traced | None:
 
 
 _POWERS = frozenset(functions("pow float_power"))
+_SUBTRACTS = frozenset(functions("sub subtract"))
+_SUMS = _SUBTRACTS | frozenset(functions("add"))
+_LERPS, _FILLS = frozenset(functions("lerp")), frozenset(functions("fill"))
+LOSES = _POWERS | frozenset(MULTIPLIES) | _SUBTRACTS | _LERPS | _FILLS
+"""Functions that may leave nothing of an argument, whatever their keywords are."""
 
 SUMS: "dict[Any, Rule]" = {
     func: rule

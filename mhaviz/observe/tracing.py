@@ -29,7 +29,7 @@ from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_o
 from mhaviz.observe.region_masks import MASKS
 from mhaviz.observe.region_moves import MOVES, is_slim, transpose
 from mhaviz.observe.region_numbers import fits, full, none_of, short
-from mhaviz.observe.region_sums import SUMS, attend, keep, leaves_nothing
+from mhaviz.observe.region_sums import LOSES, SUMS, attend, keep, left_of
 from mhaviz.observe.region_writes import WRITERS, are_apart_in_memory, seen_through, written
 from mhaviz.observe.regions import (
     FEW,
@@ -304,7 +304,7 @@ class Tracer:
         if not is_linear and (func in _RULES or not (func in COPIES or keeps_places(func))):
             return None
         tensors = [x for x in done.args if isinstance(x, Tensor) and type(x) is not nn.Parameter]
-        if done.kwargs or not 0 < len(tensors) < 3 or leaves_nothing(done):
+        if done.kwargs or not 0 < len(tensors) < 3 or (func in LOSES and not left_of(done)):
             return None
         first, *others = [self._noted(x) for x in tensors]
         if not isinstance(first, Traced) or first.numbers.ndim != done.result.ndim:
