@@ -1,6 +1,7 @@
 """What a recording has seen of a program, appended while it runs."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mhaviz.analyses.head_statistics import HeadStudy
@@ -25,12 +26,14 @@ class Drawn:
         batch_size: of the largest batch.
         remarks: on their maps.
         masked: names of the attentions, with their passes, by what masks do to some tokens of these maps.
+        unfilled: keys at the end that no query has seen so far, such as places of a cache, by these names.
     """
 
     pass_number: int
     batch_size: int = 0
     remarks: dict[str, None] = field(default_factory=dict)
     masked: dict[str, list[str]] = field(default_factory=dict)
+    unfilled: dict[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass

@@ -90,10 +90,11 @@ class RecordedMasks:
 
     def note_unfilled(self, site: ObservedSite, keys: Sequence[int]) -> None:
         """Note the keys at the end that no query may see, such as places of a cache that is not full yet."""
-        drawn = self._recorded.drawn_of(site)
-        if keys and drawn is not None and not site.first_query:
-            what = f"left out {listed_runs('key', keys)}: the mask hides them from all queries"
-            drawn.masked.setdefault(what, []).append(f"{site.full_name}, pass {site.pass_number}")
+        drawn, name = self._recorded.drawn_of(site), f"{site.full_name}, pass {site.pass_number}"
+        if drawn is not None and keys:
+            drawn.unfilled[name] = keys
+        elif drawn is not None:
+            drawn.unfilled.pop(name, None)
 
     def note_mask(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mhaviz.api.recorded import BEFORE_DROPOUT, RANDOM, Recorded
 from mhaviz.api.recorded_layers import layers_of
 from mhaviz.errors import counted, parameter
-from mhaviz.numbering import listed_numbers
+from mhaviz.numbering import listed_numbers, listed_runs
 from mhaviz.observe.mode import Watch
 from mhaviz.observe.sites import ObservedSite
 
@@ -40,9 +40,12 @@ class RecordedNotices:
         if sizes and (beyond := [place for place in wanted if place >= max(sizes)]):
             lines.append(f"there was no example {beyond[0]:,}: the axis had {max(sizes):,} at most")
         masked: dict[str, list[str]] = {}
-        for one in self._recorded.drawn_whole:
-            for what, names in one.masked.items():
+        for drawn in self._recorded.drawn_whole:
+            for what, names in drawn.masked.items():
                 masked.setdefault(what, []).extend(names)
+            for name, keys in drawn.unfilled.items():
+                what = f"left out {listed_runs('key', keys)}: the mask hides them from all queries"
+                masked.setdefault(what, []).append(name)
         lines += [f"{_listed_names(names)}: {what}" for what, names in list(masked.items())[:_MOST_NOTED]]
         if (others := len(masked) - _MOST_NOTED) > 0:
             lines.append(f"masks leave out tokens of other examples, or do not hide some, in {others:,} more ways")
@@ -66,12 +69,15 @@ class RecordedNotices:
 
     def _with_other_keys(self) -> Iterator[str]:
         """Iterate over the message on attentions with a pass whose keys do not continue those before, if any have."""
-        if names := list(dict.fromkeys(site.name for site in self._sites.all if site.has_other_keys)):
-            yield (
-                f"{_listed_names(names)}: keys do not continue those of the steps before, as after rejected drafts, "
-                "which the pass before still holds, in a cache that has lost or moved some, or for another text; a new "
-                "pass begins, and it is not known which tokens its keys are"
-            )
+        for are_named in (False, True):
+            sites = (site for site in self._sites.all if site.has_other_keys and are_named != bool(site.unnamed))
+            if names := list(dict.fromkeys(site.name for site in sites)):
+                why = "as after rejected drafts, which the pass before still holds, in a cache that has lost or moved some"
+                which = "" if are_named else ", and it is not known which tokens its keys are"
+                yield (
+                    f"{_listed_names(names)}: keys do not continue those of the steps before, {why}, or for another "
+                    f"text; a new pass begins{which}"
+                )
 
     def _without_heads(self) -> Iterator[str]:
         """Iterate over messages on attentions in the drawn layers that lack a head that was asked for."""
@@ -108,8 +114,7 @@ class RecordedNotices:
             reasons = (*self._recorded.reasons.values(), *self.missed)
             absent = self._what_is_not_there()
             why = absent or next(iter(reasons), "")
-            asked = "drawn" if self._recorded.reasons and not absent else "asked for"
-            return f"{seen}{which}, and none that was {asked}{': ' if why else ''}{why}"
+            return f"{seen}{which}, and none that was {'asked for' if absent else 'drawn'}{': ' if why else ''}{why}"
         forked = "; processes that were forked are not followed" * self._watch.has_forked
         unmet = f"no softmax of queries times keys was seen to be multiplied by values{forked}"
         missed = next(iter([*self.missed, *self._watch.outside]), unmet)

@@ -315,11 +315,10 @@ class Sites:
         if site.kind not in OF_ONE_TEXT or k_length - q_length in (0, site.n_before) or is_known:
             return
         site.unplaced.add(site.pass_number)
-        places = observed.order.tokens.places[1]
-        if places is not None and places.is_named.all():
-            return
-        site.unnamed.add(site.pass_number)
         site.has_other_keys |= was_drawn or self._is_drawn(site)
+        places = observed.order.tokens.places[1]
+        if places is None or not places.is_named.all():
+            site.unnamed.add(site.pass_number)
 
     def _join_heads(self, site: ObservedSite, before: Sequence[ObservedSite], observed: ObservedCall) -> None:
         """Note of which attention, in the same call of a module, these are other heads."""

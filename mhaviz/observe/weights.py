@@ -348,7 +348,7 @@ class WeightsByHand:
             elif not mark.axes and made.scores != UNKNOWN:
                 self._on_met(made.softmaxes)
                 self.on_unseen("a softmax is multiplied by values after its axis of keys was split or joined")
-            elif mark.query is not None and product.summed_over(A.ndim + mark.query, which):
+            elif made.scores != UNKNOWN and any(product.summed_over(place, which) for place in range(A.ndim)):
                 self._on_met(made.softmaxes)
                 self.on_unseen("a softmax of queries times keys runs over another axis than its product with values")
             return
