@@ -72,7 +72,7 @@ class RecordedNotices:
         for are_named in (False, True):
             sites = (site for site in self._sites.all if site.has_other_keys and are_named != bool(site.unnamed))
             if names := list(dict.fromkeys(site.name for site in sites)):
-                why = "as after rejected drafts, which the pass before still holds, in a cache that has lost or moved some"
+                why = "as after rejected drafts, which the pass before still holds, in a cache that lost or moved some"
                 which = "" if are_named else ", and it is not known which tokens its keys are"
                 yield (
                     f"{_listed_names(names)}: keys do not continue those of the steps before, {why}, or for another "

@@ -55,7 +55,7 @@ def record(model: nn.Module, caught: list[Weights]) -> Iterator[mhaviz.Recording
     """The recorder of mhaviz, as a user has it: the maps of one attention are one tensor."""
     with mhaviz.record(model, examples="all") as recording:
         yield recording
-    recording._of_one_batch = lambda found: (found, "")  # type: ignore[method-assign]  # each is compared by itself
+    recording._result._of_one_batch = lambda found: (found, "")  # type: ignore[method-assign]  # each is compared by itself
     maps: dict[str, list[AttentionMap]] = {}
     every = () if recording.is_empty else recording.attention.maps
     for one in (window for m in every for window in m.windows or (m,)):
