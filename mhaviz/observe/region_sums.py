@@ -95,8 +95,8 @@ def _multiply(tracer: "Tracer", done: Done) -> Traced | None:
         return None
     for names, x in zip(product.axes, product.factors, strict=True):
         features = [axis for axis, letter in enumerate(names) if letter not in product.result]
-        if len(features) == 1 and tracer.is_unread(x):  # no layer reads an image column by column
-            tracer.given(x, features[0])
+        if len(features) == 1:
+            tracer.read_as_rows(x, features[0])
     factors = [
         (names, traced) for names, x in zip(product.axes, product.factors, strict=True) if (traced := tracer.get(x))
     ]
@@ -166,8 +166,7 @@ def _in_letters(numbers: Tensor, names: str, result: str) -> Tensor:
 
 
 def _linear(tracer: "Tracer", done: Done) -> Traced | None:
-    if tracer.is_unread(done.first):
-        tracer.given(done.first)
+    tracer.read_as_rows(done.first)
     traced = tracer.get(done.first)
     is_plain = traced is not None and all(numbers.shape[-1] == 1 for numbers in traced.all_numbers)
     return traced if is_plain and tracer.get(done.args[1]) is None else _multiply(tracer, done)
@@ -186,8 +185,7 @@ def _in_pairs(tracer: "Tracer", done: Done) -> Traced | None:
 def attend(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the output of an attention is made of: the tokens that its queries are."""
     tracer.epoch += 1
-    if tracer.is_unread(done.first):
-        tracer.given(done.first)
+    tracer.read_as_rows(done.first)
     traced, ndim = tracer.get(done.first), done.result.ndim
     if traced is None or traced.other is not None:
         return None

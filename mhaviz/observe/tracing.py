@@ -168,6 +168,12 @@ class Tracer:
             return
         self.given(x, features=1)
 
+    def read_as_rows(self, x: Tensor, features: int = -1) -> None:
+        """Note that a tensor with the shape of images holds rows: no layer reads images column by column."""
+        if self.is_unread(x):
+            with unseen():
+                self.set(x, _rows(x, features, INPUT, epoch=self.epoch))
+
     def read_as_columns(self, x: Tensor) -> None:
         """Note that the numbers of a matrix that was given are tokens of one feature each."""
         traced = self.known(x)
