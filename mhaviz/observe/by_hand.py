@@ -40,7 +40,7 @@ from mhaviz.observe.products import (
     product_of_pairs,
 )
 from mhaviz.observe.readable import version_of
-from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Weights, are_turned, place_in_stack
+from mhaviz.observe.stages import LARGEST, SAMPLED, Mark, Scores, Starts, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import StepName, TakeStep, no_steps, others_than
 from mhaviz.observe.weights import LARGESTS, SCATTERS, STACKS, WeightsByHand
 
@@ -590,9 +590,9 @@ def _versions(*several: Tensor) -> list[int | None]:
     return [version_of(x) for x in several]
 
 
-def _starts(product: Product) -> tuple[int, ...]:
+def _starts(product: Product) -> Starts:
     try:
-        return tuple(int(x.storage_offset()) for x in product.factors)
+        return tuple((x.untyped_storage()._cdata, int(x.storage_offset())) for x in product.factors)
     except (RuntimeError, NotImplementedError):  # a factor has no storage
         return ()
 

@@ -18,6 +18,10 @@ SAMPLED = "grid_sample"
 """The function that reads values at points of an image, which have no scores."""
 
 
+Starts = tuple[tuple[int, int], ...]
+"""Of each factor of a product, its memory, and where in it the factor begins."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Mark of a product, and of what it becomes before a softmax.
@@ -43,7 +47,7 @@ class Scores:
     over: tuple[int, ...] = ()
     has_own: bool = False
     are_dropped: bool = False
-    starts: tuple[int, ...] = ()
+    starts: Starts = ()
     are_turned: bool = False
 
     @property
@@ -99,7 +103,7 @@ class Made:
     is_dropped: bool = False
     is_random: bool = False
     is_difference: bool = False
-    starts: tuple[int, ...] = ()
+    starts: Starts = ()
 
     @property
     def keys_in(self) -> tuple[int, frozenset[int]] | None:
@@ -168,9 +172,15 @@ class Weights:
         return x
 
 
-def are_turned(starts: Sequence[tuple[int, ...]]) -> bool:
+def are_turned(starts: Sequence[Starts]) -> bool:
     """Return whether parts that a loop joins were cut in another order, by where each of their factors begins."""
-    return any(list(of_factor) != sorted(of_factor) for of_factor in zip(*starts, strict=False))
+    for of_factor in zip(*starts, strict=False):
+        last: dict[int, int] = {}
+        for memory, place in of_factor:
+            if place < last.setdefault(memory, place):
+                return True
+            last[memory] = place
+    return False
 
 
 def place_in_stack(axis: int, new: int) -> int:

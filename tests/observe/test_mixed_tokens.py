@@ -386,3 +386,13 @@ def test_keys_that_stay_unfilled_are_those_that_no_step_has_filled():
         decoder(IDS[:, 2:3], 2)
         decoder(IDS[:, 3:4], 3)
     assert recording.notices == ["Decoder, pass 0: left out keys 4 to 5: the mask hides them from all queries"]
+
+
+def test_scores_of_two_tensors_may_be_joined_wherever_these_stand_in_memory():
+    words, q, k = nn.Embedding(50, D), nn.Linear(D, D), nn.Linear(D, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        x, y = words(IDS), words(IDS[:, :4] + 9)
+        queries = q(x)[:, 1:], q(y)
+        torch.cat([one @ k(y).mT for one in queries], 1).softmax(-1) @ y
+    (m,) = recording.attention.maps
+    assert (m.weights.shape, m.queries[:4]) == ((1, 8, 4), tuple("1234"))
