@@ -34,7 +34,7 @@ class RecordedMap(NamedTuple):
 
 
 @dataclass
-class _Kept:
+class _KeptMap:
     """Map of one attention in one pass, for one example.
 
     Attributes:
@@ -87,7 +87,7 @@ class RecordedMaps:
     def __init__(self, pooling: Pooling, keep: bool) -> None:
         self._pooling, self._keep = pooling, keep
         self._most = min(pooling.most)
-        self._kept: dict[tuple[int, int, int, int], _Kept] = {}
+        self._kept: dict[tuple[int, int, int, int], _KeptMap] = {}
         self.bytes = 0
 
     @property
@@ -143,7 +143,9 @@ class RecordedMaps:
         elif self._keep:
             m = replace(m, queries_and_keys=deepcopy(m.queries_and_keys))
         self.forget(*key)
-        self._kept[key] = _Kept(batch_size, m, queries, keys, None, left_out, k_length, q_length, n_given=len(queries))
+        self._kept[key] = _KeptMap(
+            batch_size, m, queries, keys, None, left_out, k_length, q_length, n_given=len(queries)
+        )
         self._count(self._kept[key])
 
     def forget(self, number: int, pass_number: int, example: int, window: int = 0) -> None:
@@ -169,7 +171,7 @@ class RecordedMaps:
                 moved = self._kept[number, pass_number, example, 0] = replace(kept, growing=growing, bytes=0)
                 self._count(moved)
 
-    def _count(self, kept: _Kept) -> None:
+    def _count(self, kept: _KeptMap) -> None:
         """Count the memory of a map that has changed."""
         before, grown = kept.bytes, 0 if kept.growing is None else kept.growing.bytes
         kept.bytes = held_bytes(_arrays_of(kept.map)) + grown
@@ -180,7 +182,7 @@ class RecordedMaps:
         for key in [key for key in self._kept if key[:2] == (number, pass_number)]:
             self.forget(*key)
 
-    def _continue(self, kept: _Kept, seen: SiteCall, grows: bool) -> None:
+    def _continue(self, kept: _KeptMap, seen: SiteCall, grows: bool) -> None:
         (queries,) = seen.queries
         weights = float_array(seen.call.weights()[0])
         kept.q_length += weights.shape[1]

@@ -23,7 +23,7 @@ from mhaviz.observe.marks import Marks
 
 
 @dataclass(frozen=True)
-class Sides:
+class FixedSides:
     """Which sides of a weighted sum are fixed rows, and whether it is attention.
 
     Attributes:
@@ -158,13 +158,13 @@ class FixedRows:
         is_view = parameter is not None and parameter.untyped_storage()._cdata == x.untyped_storage()._cdata
         return name if is_view else ""
 
-    def sides(self, query: Tensor, key: Tensor, value: Tensor) -> Sides:
+    def sides(self, query: Tensor, key: Tensor, value: Tensor) -> FixedSides:
         """Return which sides of an attention are fixed."""
         roots = [self.root(x) for x in (query, key, value)]
         are_fixed = are_rows_fixed(roots[:1]), are_rows_fixed(roots[1:2])
         if roots[0] is not None and roots[0] == roots[1]:
-            return Sides(are_fixed)
-        return Sides(are_fixed, why_none(are_fixed[1], are_rows_fixed(roots[2:])))
+            return FixedSides(are_fixed)
+        return FixedSides(are_fixed, why_none(are_fixed[1], are_rows_fixed(roots[2:])))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Return whether a call may make a fixed tensor, or write into one. Most calls do not."""

@@ -21,7 +21,7 @@ from mhaviz.observe.marks import Marks
 from mhaviz.observe.products import PRODUCTS
 
 
-class _Made(NamedTuple):
+class _AttentionOutput(NamedTuple):
     """The numbers of the attentions, or of the sums of exponentials, that a tensor is made of."""
 
     of: frozenset[int] = frozenset()
@@ -42,12 +42,12 @@ class Merging:
     """
 
     def __init__(self, log: Log, on_weighed: Callable[[int], None], layouts: Layouts) -> None:
-        self._marks, self._numbers = Marks[_Made](), count()
+        self._marks, self._numbers = Marks[_AttentionOutput](), count()
         self._log, self._on_weighed, self._layouts = log, on_weighed, layouts
 
     def add_sums(self, x: Tensor) -> None:
         """Note sums of exponentials of scores, or their logarithms, made by the call that runs."""
-        self._marks.set(x, _Made(sums=frozenset([next(self._numbers)])))
+        self._marks.set(x, _AttentionOutput(sums=frozenset([next(self._numbers)])))
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Return whether a call may join outputs of attentions."""
@@ -60,7 +60,7 @@ class Merging:
         # Single numbers do not count, as losses may be multiplied.
         tensors = [x for x in results if isinstance(x, Tensor) and x.is_floating_point() and x.ndim]
         if done.attention is not None and done.func is not F.multi_head_attention_forward:  # its output is projected
-            self._marks.set(tensors[0], _Made(frozenset([done.attention])))
+            self._marks.set(tensors[0], _AttentionOutput(frozenset([done.attention])))
             for x in tensors[1:]:
                 self.add_sums(x)
             return
@@ -79,7 +79,7 @@ class Merging:
             self._on_weighed(*of)
         if done.func not in _LAYERS:
             for x in tensors:
-                self._marks.set(x, _Made(of) if of else _Made(sums=sums))
+                self._marks.set(x, _AttentionOutput(of) if of else _AttentionOutput(sums=sums))
 
     def _is_for_each_head(self, factors: Sequence[Any]) -> bool:
         """Return whether one of two factors has a number for each head of the other, but none for each feature."""

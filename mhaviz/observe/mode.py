@@ -24,7 +24,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, counted, parameter
 from mhaviz.observe.by_hand import ByHand
 from mhaviz.observe.compiled import run_uncompiled
-from mhaviz.observe.descent import FixedRows, Sides
+from mhaviz.observe.descent import FixedRows, FixedSides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
 from mhaviz.observe.functions import is_of_pytorch
@@ -44,7 +44,7 @@ from mhaviz.observe.replacing import calls_followed, scripted_as_written
 from mhaviz.observe.sides import sides_of_call, sides_of_layer
 from mhaviz.observe.steps import OnStep, Step, no_steps
 from mhaviz.observe.threads import threads_followed
-from mhaviz.observe.token_regions import Sides as TokenSides
+from mhaviz.observe.token_regions import Sides
 from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.weights import WeightsByHand
 
@@ -296,9 +296,7 @@ class Watch:
         order = self._order_of_axes(query, key, place)
         return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers)
 
-    def _sides_of_call(
-        self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order
-    ) -> TokenSides:
+    def _sides_of_call(self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order) -> Sides:
         query, key = given[:2]
         of = [self._tracer.get(x) for x in (query, key)]
         asked = call.query if isinstance(call, AttentionCall) else query  # flex_attention has weights of its own
@@ -353,7 +351,7 @@ class Watch:
         tensors: Sequence[Tensor],
         arranged: Callable[[Place], ObservedCall],
         lengths: Sequence[int] | None,
-        sides: Sides,
+        sides: FixedSides,
     ) -> None:
         """Show an attention, unless it cannot be read now, or it is no attention and nobody asked for it.
 

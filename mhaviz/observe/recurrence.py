@@ -24,7 +24,7 @@ _MOST = 8
 """Number of moments that a tensor is known to be made of, the latest."""
 
 
-class Made(NamedTuple):
+class Moments(NamedTuple):
     """The moments that a tensor is made of: outputs of attentions and states of recurrent layers, numbered in order.
 
     Attributes:
@@ -38,7 +38,7 @@ class Made(NamedTuple):
     moved: int = 0
 
 
-_NOTHING = Made()
+_NOTHING = Moments()
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Run:
     """
 
     number: int = 0
-    made: Made = _NOTHING
+    made: Moments = _NOTHING
     state: frozenset[int] = frozenset()
     is_followed: bool = False
 
@@ -70,7 +70,7 @@ class Recurrence:
     """Follows the outputs of attentions with a single query, and the states of recurrent layers."""
 
     def __init__(self) -> None:
-        self._marks, self._numbers = Marks[Made](), count(1)
+        self._marks, self._numbers = Marks[Moments](), count(1)
         self._has_marks, self._here = False, threading.local()
 
     def run(self, given: Sequence[Tensor]) -> Run:
@@ -89,11 +89,11 @@ class Recurrence:
         if done.attention is not None and (shown := self._here.shown)[0].is_followed:
             run, given = shown[0], shown[1]()
             run.state -= _union(self._made(x) for x in done.args if x is not given).of
-            self._set(done, Made(frozenset([run.number])))
+            self._set(done, Moments(frozenset([run.number])))
             return
         made = _union(map(self._made, done.each()))
         if done.func in _RECURRENT:
-            made = Made(frozenset([next(self._numbers)]), made.of, made.moved)
+            made = Moments(frozenset([next(self._numbers)]), made.of, made.moved)
         elif done.func in _CHOOSING and self._made(done.first).of and any(map(_are_indices, done.each())):
             made = made._replace(moved=next(self._numbers))
         if made.of:
@@ -105,10 +105,10 @@ class Recurrence:
             if (made := self._marks.get(observed)) is not None:
                 self._marks.set(x, made)
 
-    def _made(self, x: object) -> Made:
+    def _made(self, x: object) -> Moments:
         return self._marks.get(x) or _NOTHING
 
-    def _set(self, done: Done, made: Made) -> None:
+    def _set(self, done: Done, made: Moments) -> None:
         result = done.first if done.result is None or writes(done.func) else done.result
         for x in each_of(result):
             if issubclass(type(x), Tensor):
@@ -116,11 +116,13 @@ class Recurrence:
                 self._has_marks = True
 
 
-def _union(several: Iterable[Made]) -> Made:
+def _union(several: Iterable[Moments]) -> Moments:
     found = [one for one in several if one is not _NOTHING]
     if len(found) < 2:
         return found[0] if found else _NOTHING
-    return Made(_latest(one.of for one in found), _latest(one.before for one in found), max(one.moved for one in found))
+    return Moments(
+        _latest(one.of for one in found), _latest(one.before for one in found), max(one.moved for one in found)
+    )
 
 
 def _latest(several: Iterable[frozenset[int]]) -> frozenset[int]:

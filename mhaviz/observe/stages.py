@@ -66,7 +66,7 @@ class Scores:
 
 
 @dataclass(eq=False)
-class Made:
+class SoftmaxWeights:
     """Weights as a softmax has made them, or as the program has changed them since.
 
     Attributes:
@@ -125,7 +125,7 @@ class Weights:
 
     Attributes:
         made: the weights.
-        axes: the axes of the keys in the marked tensor; see ``Made``.
+        axes: the axes of the keys in the marked tensor; see ``SoftmaxWeights``.
         query: the axis of the queries; None: not known.
         views: the views by which the marked tensor came of the weights. Dropout and casts are no views.
         is_part: whether the marked tensor holds a part of the weights alone.
@@ -137,7 +137,7 @@ class Weights:
             Until it is, or is nan, ``undropped`` is what holds if it becomes 1.
     """
 
-    made: Made
+    made: SoftmaxWeights
     axes: tuple[int, ...]
     query: int | None = None
     views: tuple[Callable[[Tensor], Tensor], ...] = ()
@@ -164,7 +164,7 @@ class Weights:
         return replace(self, undropped=undropped, mean=mean, is_random=not _is_one(mean))
 
     def visible(self) -> Tensor | None:
-        """Return ``Made.visible`` in the axes of the marked tensor; None: not known."""
+        """Return ``SoftmaxWeights.visible`` in the axes of the marked tensor; None: not known."""
         x = self.made.visible
         if x is not None:
             for view in self.views:

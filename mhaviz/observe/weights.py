@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.errors import MhavizError
 from mhaviz.observe.axes import Axis, Layout, Summed, cuts_along, origins_of
-from mhaviz.observe.descent import UNKNOWN, FixedRows, Sides, are_rows_fixed, why_none
+from mhaviz.observe.descent import UNKNOWN, FixedRows, FixedSides, are_rows_fixed, why_none
 from mhaviz.observe.dropout import Noise, Random, Undropped, again, drops, kept, scale, share, stays_open
 from mhaviz.observe.functions import (
     COPIES,
@@ -41,12 +41,12 @@ from mhaviz.observe.observed import ObservedCall, WeightedValues, observed_weigh
 from mhaviz.observe.order import axes_at, order_of, place_of_queries
 from mhaviz.observe.products import Product, Weighing
 from mhaviz.observe.sides import sides_of_weights
-from mhaviz.observe.stages import SAMPLED, Made, Mark, Scores, Weights, are_turned, place_in_stack
+from mhaviz.observe.stages import SAMPLED, Mark, Scores, SoftmaxWeights, Weights, are_turned, place_in_stack
 from mhaviz.observe.steps import TakeStep, no_steps, others_than
 from mhaviz.observe.tracing import Tracer
 from mhaviz.observe.zeroing import zero_in_weights
 
-OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], Sides], None]
+OnWeights = Callable[[Sequence[Tensor], Callable[[Place], ObservedCall], Sequence[int], FixedSides], None]
 """Callback for weights that have met values. It is called with the weights, a function that takes the place where they
 have met and returns the observed call, (q_length, k_length), and which sides are fixed."""
 
@@ -64,7 +64,7 @@ class WeightsByHand:
         on_unseen: called with a message about what looks like attention and is not shown.
         fixed: the tensors that are no activations.
         layouts: of the program's tensors.
-        images: what these are made of.
+        tracer: follows the tokens that they are made of.
         module: returns the name of the module that runs; "" if none does.
         refuse_unless_asked: raises MhavizError, for this reason, unless the user has named what runs there.
         on_step: called with each step.
@@ -81,12 +81,12 @@ class WeightsByHand:
         on_unseen: Callable[[str], None],
         fixed: FixedRows,
         layouts: Layouts,
-        images: Tracer,
+        tracer: Tracer,
         module: Callable[[], str],
         refuse_unless_asked: Callable[[Place, str], None],
         on_step: TakeStep = no_steps,
     ) -> None:
-        self._refuse_unless_asked, self._on_step, self._tracer = refuse_unless_asked, on_step, images
+        self._refuse_unless_asked, self._on_step, self._tracer = refuse_unless_asked, on_step, tracer
         self.on_unseen, self.fixed, self.layouts, self._module = on_unseen, fixed, layouts, module
         self.marks, self._on_weights, self._on_unmet = Marks[Mark](), on_weights, on_unmet
         self._on_met = on_met
@@ -98,12 +98,14 @@ class WeightsByHand:
             done: the last step of the softmax.
             axis: the axis over which the softmax ran, counted from the end.
             scores: mark of its scores.
-            visible: see ``Made``.
+            visible: see ``SoftmaxWeights``.
         """
         A, sinks = done.result, scores.sinks if axis == -1 else 0
         axes = tuple(dict.fromkeys((axis, *scores.over)))
         why = _TURNED if scores.are_turned else _RANKED if scores.are_largest else ""
-        made = Made(scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible, starts=scores.starts)
+        made = SoftmaxWeights(
+            scores.axes, axis, tuple(A.shape), axes, sinks, len(axes) > 1, why, visible, starts=scores.starts
+        )
         if scores.axes.over_fixed(axis) is False:
             made.softmaxes = self._on_unmet(_UNMET)
         undropped = Undropped.of(A, None) if scores.are_dropped else self._without_dropout(done, A)
@@ -409,7 +411,7 @@ class WeightsByHand:
         how: Weighing,
         met: Tensor,
         layout: Layout | None,
-        sides: Sides,
+        sides: FixedSides,
         why_unknown: str,
         output: Tensor,
         multiply: Callable[[], Tensor] | None,
@@ -435,7 +437,7 @@ class WeightsByHand:
         made.met_in, made.visible = "" if sides.why else self._module(), None
         scores = Summed(((),), False) if layout is None or layout.scores is None else layout.scores
         if sides.are_fixed[0] and any(one.maker and one.added for one in origins_of(*scores.summed)):
-            sides = Sides((None, sides.are_fixed[1]), NO_PRODUCT)
+            sides = FixedSides((None, sides.are_fixed[1]), NO_PRODUCT)
 
         def read(place: Place) -> ObservedCall:
             if why_unknown:
@@ -489,12 +491,12 @@ class WeightsByHand:
             changed.made.visible = None
             self._set_product(result, replace(changed, query=None), marks, done)
 
-    def _sides(self, made: Made, how: Weighing) -> Sides:
+    def _sides(self, made: SoftmaxWeights, how: Weighing) -> FixedSides:
         """Return which sides are fixed when weights meet values, and why this is no attention, if it is none."""
         axes, axis, product = made.scores, made.over, how.product
         are_fixed = axes.are_fixed_beside(axis), axes.are_fixed_along(axis) if axis in axes.factors else False
         if False not in are_fixed and not axes.are_fixed:
-            return Sides(are_fixed)
+            return FixedSides(are_fixed)
         key = product.axes[how.which][how.axis]
         values = [number for number, letters in enumerate(product.axes) if key in letters and number != how.which]
         found = {are_rows_fixed([self.fixed.root(product.factors[number])]) for number in values}
@@ -502,7 +504,7 @@ class WeightsByHand:
         why = NO_PRODUCT if axes == UNKNOWN else why_none(axes.over_fixed(axis), fixed)
         if not why and product.query and made.why_unknown != _RANKED:
             why = "weighs values of each query's own, such as those of experts, not tokens"
-        return Sides(are_fixed, why)
+        return FixedSides(are_fixed, why)
 
 
 _UNMET = (
@@ -563,7 +565,7 @@ def _changed(x: Tensor, before: Sequence[Weights], axes: tuple[int, ...]) -> Wei
     why = next((mark.made.why_unknown for mark in before if mark.made.why_unknown), "")
     why = why or (_CUT if any(mark.is_part for mark in before) else "")
     first, sinks = before[0].made, max(mark.made.sinks for mark in before)
-    made = Made(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
+    made = SoftmaxWeights(first.scores, first.over, tuple(x.shape), axes, sinks, True, why, visible)
     made.starts = first.starts
     made.is_difference = any(mark.made.is_difference for mark in before)
     made.softmaxes = tuple(softmax for mark in before for softmax in mark.made.softmaxes)
