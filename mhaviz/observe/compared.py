@@ -82,9 +82,9 @@ class Compared:
         return frozenset() if self.has_layers else frozenset(made)
 
     @cached_property
-    def sequence(self) -> frozenset[Origin]:
-        """Origins of the axis of the queries; empty: not known."""
-        return frozenset(origins_of(self.query, all_of=True))
+    def sequences(self) -> frozenset[Source]:
+        """The sequences of which the queries are tokens; empty: not known."""
+        return frozenset() if self.places[0] is None else self.places[0].all_sequences
 
     @cached_property
     def through(self) -> frozenset[int]:

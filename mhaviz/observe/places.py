@@ -189,6 +189,11 @@ class Places:
         """The sources of all known rows."""
         return {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
 
+    @cached_property
+    def all_sequences(self) -> frozenset[Source]:
+        """The sequences of all known rows."""
+        return frozenset(self.sequences[number] for number in np.unique(self.source[self.is_known]).tolist())
+
     @property
     def some_examples(self) -> tuple[Source, frozenset[int]] | None:
         """Of which examples of their source the rows are; None: of all, or of more than one source."""

@@ -148,8 +148,8 @@ class ObservedSite:
 
     def goes_on_from(self, other: "ObservedSite") -> bool:
         """Return whether it is known to read what another attention has made, of the same tokens."""
-        sequence = self.last.tokens.sequence
-        return other.number in self.last.tokens.through and bool(sequence) and sequence == other.last.tokens.sequence
+        sequences = self.last.tokens.sequences
+        return other.number in self.last.tokens.through and not sequences.isdisjoint(other.last.tokens.sequences)
 
 
 @dataclass
