@@ -13,7 +13,6 @@ class Compared:
     """What an attention compares.
 
     Attributes:
-        query, key: the axes along which queries and keys stand; empty: not known.
         features: the axes of their features.
         has_layers: whether it makes its queries and keys of these features by layers of its own.
         is_by_hand: whether the program computes its weights itself.
@@ -21,8 +20,6 @@ class Compared:
         places: the tokens that queries and keys are; None: of a side nothing is known.
     """
 
-    query: Axis = ()
-    key: Axis = ()
     features: tuple[Axis, ...] = ()
     has_layers: bool = False
     is_by_hand: bool = False
@@ -97,14 +94,5 @@ class Compared:
 
         They may if they stand first in what the program is given, and were not looked up as token ids.
         """
-        own, key = (
-            places.may_be_batch if places is not None else is_first(axis)
-            for axis, places in zip((self.query, self.key), self.places, strict=True)
-        )
+        own, key = (places is not None and places.may_be_batch for places in self.places)
         return self.is_by_hand and own, self.is_by_hand and key
-
-
-def is_first(axis: Axis) -> bool:
-    """Return whether an axis is the first of a tensor that was not seen to be computed."""
-    own = origins_of(axis) or origins_of(axis, all_of=True)
-    return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)

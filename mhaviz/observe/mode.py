@@ -289,12 +289,10 @@ class Watch:
         """Return the order of the axes, as the program has made its queries and keys, or as PyTorch documents SDPA: (…,
         heads, length, features)."""
         query, key = (call.query, call.key) if isinstance(call, AttentionCall) else given[:2]
-        axis = -2 if given[0] is query else 0 if given[0].ndim < 4 else -3
-        queries, keys = (self._axes.of(x).axes for x in given[:2])
-        features = queries[-1], keys[-1]
+        features = [self._axes.of(x).axes[-1] for x in given[:2]]
         has_layers = given[0] is not query  # layers of its own make the features
         order = self._order_of_axes(query, key, place)
-        return order.of_tokens(queries[axis], keys[axis], features, has_layers=has_layers)
+        return order.of_tokens(features, has_layers=has_layers)
 
     def _sides_of_call(self, call: AttentionCall | AttentionWeights, given: Sequence[Tensor], order: Order) -> Sides:
         query, key = given[:2]

@@ -24,7 +24,7 @@ from mhaviz.observe.axes import (
     has_rows,
     origins_of,
 )
-from mhaviz.observe.compared import Compared, is_first
+from mhaviz.observe.compared import Compared
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,9 @@ class Order:
             return False
         return self.scores[0] == other.scores[0] and self.scores[1].isdisjoint(other.scores[1])
 
-    def of_tokens(self, query: Axis, key: Axis, features: Sequence[Axis], **how: Any) -> "Order":
-        """Return the order with the tokens along these axes, which have these features; ``how``: see ``Compared``."""
-        if len(self.query) == len(query):
-            query = tuple(factor for factor, (_, is_head) in zip(query, self.query, strict=True) if not is_head)
-        return replace(self, tokens=Compared(query, key, tuple(features), are_pairs=self.tokens.are_pairs, **how))
+    def of_tokens(self, features: Sequence[Axis], **how: Any) -> "Order":
+        """Return the order of tokens with these features; ``how``: see ``Compared``."""
+        return replace(self, tokens=Compared(tuple(features), are_pairs=self.tokens.are_pairs, **how))
 
     def arrange(self, x: Tensor) -> Tensor:
         """Return x, (…, q_length, columns), as (batch_size, n_heads, q_length, columns)."""
@@ -136,7 +134,7 @@ def place_of_queries(layout: Layout, alone: Sequence[int], last: int, key: int) 
     if not own or not (is_head.get(last) or is_one):
         return last
     several = [place for place in alone if not is_head[place]]
-    of_key, found = origins_of(layout.axes[key]), [place for place in several if not is_first(layout.axes[place])]
+    of_key, found = origins_of(layout.axes[key]), [place for place in several if not _is_first(layout.axes[place])]
     found = [place for place in several if origins_of(layout.axes[place]) & of_key] or found
     if len(found) != 1:
         sizes = " and ".join(str(layout.shape[place]) for place in several)
@@ -302,3 +300,9 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
     is_first = any(o.given and o.given[0] - o.given[1] == -4 for o in of_query)
     fits = {*given.values()} <= {-4, -3, -2} and len(heads) < 2 and len(before) < 3 and not is_first
     return heads if others and fits else None
+
+
+def _is_first(axis: Axis) -> bool:
+    """Return whether an axis is the first of a tensor that was not seen to be computed."""
+    own = origins_of(axis) or origins_of(axis, all_of=True)
+    return bool(own) and all(origin.given is not None and not origin.given[0] for origin in own)

@@ -447,10 +447,10 @@ class WeightsByHand:
             if may_lack_heads and not order.is_split:
                 axes = f"axes of {' and '.join(map(str, A.shape[:-2]))} before the queries"
                 raise MhavizError(f"it is not known whether one of its {axes} is heads; not shown")
-            query, key = axes_at(layout, how.places[-2:])
+            (key,) = axes_at(layout, how.places[-1:])
             if not sides.why and self._are_labels(how, key):
                 self._refuse_unless_asked(place, "weighs one-hot rows, which are labels, or numbers of tokens")
-            order = replace(order.of_tokens(query, key, scores.summed, is_by_hand=True), scores=made.keys_in)
+            order = replace(order.of_tokens(scores.summed, is_by_hand=True), scores=made.keys_in)
             observed = observed_weights(A, order, visible, made.is_changed, made.is_difference)
             observed = replace(observed, is_before_dropout=made.is_dropped, is_random=made.is_random)
 
