@@ -39,8 +39,17 @@ def _interpolate(tracer: "Tracer", done: Done) -> Traced | None:
     return traced if is_end or not isinstance(weight, Tensor) else emptied(traced, weight == 1)
 
 
+def _of_both(tracer: "Tracer", done: Done) -> Traced | None:
+    """Return what a function makes of which one argument alone may tell nothing of the other, such as an angle."""
+    several = [x for x in done.args[:2] if isinstance(x, Tensor)]
+    known = [traced for x in several if (traced := tracer.get(x)) is not None]
+    is_one = len(several) == 1 or (len(known) == 2 and torch.equal(known[0].numbers, known[1].numbers))
+    return keep(tracer, done) if is_one and len({traced.regions.rows for traced in known}) == 1 else None
+
+
 MASKS: "dict[object, Rule]" = {
     **dict.fromkeys(functions("masked_fill"), _fill),
     **dict.fromkeys(MULTIPLIES, _multiply),
     **dict.fromkeys(functions("lerp"), _interpolate),
+    **dict.fromkeys(functions("atan2 arctan2 complex"), _of_both),
 }

@@ -183,9 +183,6 @@ def statement(text):
     return moved
 
 
-KNOWN_TO_FAIL = pytest.mark.xfail(reason="rows of two tensors, of which the second is 0 or imaginary", strict=True)
-
-
 @pytest.mark.parametrize("text", WRITES.strip().splitlines())
 def test_keys_that_were_written_over_have_their_names_or_none(text):
     wrong, _ = check("", {("states", text): statement(text)})
@@ -201,11 +198,7 @@ def test_keys_that_a_function_has_moved_have_their_names_or_none(name):
 @pytest.mark.slow  # 4 minutes: 6900 calls of 870 functions
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[KNOWN_TO_FAIL] if name in ("torch.complex", "Tensor.atan2_") else [])
-        for name in FUNCTIONS
-        if name not in FUNCTIONS_THAT_MOVE
-    ],
+    [name for name in FUNCTIONS if name not in FUNCTIONS_THAT_MOVE],
 )
 def test_keys_that_a_function_has_changed_have_their_names_or_none(name):
     wrong, _ = check(name, forms(name))
