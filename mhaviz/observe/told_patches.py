@@ -41,8 +41,9 @@ def told_patches(
         traced = known(x)
         is_of_patches = traced is not None and len(traced.regions.images) == len(traced.regions.rows) == len(told)
         return (x, partial(_at_positions, x, traced, told)) if traced is not None and is_of_patches else None
-    if kind.__name__.endswith("VisionEmbeddings") and x.ndim == 3 and len(x) == len(told) and known(x) is None:
-        return x, partial(_in_rows, x, told)
+    if kind.__name__.endswith("VisionEmbeddings") and x.ndim == 3 and len(x) == len(told):
+        traced = known(x)
+        return (x, partial(_in_rows, x, told)) if traced is None or not traced.regions.images else None
     return None
 
 

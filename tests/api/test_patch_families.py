@@ -34,10 +34,7 @@ UNKNOWN = {"Fuyu"}
 
 
 def marked(family):
-    marks = [] if family.name in FAST else [pytest.mark.slow]
-    if family.name == "SigLIP 2 vision (NaFlex)":
-        marks.append(pytest.mark.xfail(reason="the keys of its pooling of the first image are refused", strict=True))
-    return pytest.param(family, id=family.name, marks=marks)
+    return pytest.param(family, id=family.name, marks=[] if family.name in FAST else [pytest.mark.slow])
 
 
 @pytest.fixture(autouse=True)
