@@ -273,6 +273,8 @@ def _order_of_examples(observed: ObservedCall, windows: Sequence[Sequence[int]])
     queries = observed.order.tokens.places[0]
     if queries is None or [[place] for place in range(len(queries.source))] != windows:
         return ()
+    if not queries.is_named.any(axis=1).all():  # rows that a function has made may be of any example
+        return ()
     examples = [queries.example_of(entry) for entry in range(len(windows))]
     is_moved = sorted(examples) == [*range(len(windows))] != examples
     return [examples.index(number) for number in range(len(windows))] if is_moved else ()

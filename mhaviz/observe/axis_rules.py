@@ -280,6 +280,9 @@ def _mixes_heads(source: Layout, result: Tensor) -> bool:
 def _embed(axes: "Layouts", done: Done) -> Layout:
     ids, weight = done.args[:2]
     features = features_made(done.result.shape[-1], axes.maker(weight), ())
+    rows = axes.get(weight)
+    if rows is not None and are_made(rows.axes[-1]):  # rows of activations, which are chosen
+        features = rows.axes[-1]
     if not ids.ndim:
         return Layout(done.result.shape, (features,))
     *others, tokens = axes.of(ids).axes or ((),)

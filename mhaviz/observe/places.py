@@ -428,6 +428,8 @@ class _Coordinates:
         for number, source in enumerate(self.sources) if len(self.sources) < _MOST_SOURCES else ():
             entries = [of == number for of in self.source]
             n_rows = max(int(of.sum()) for of in entries)
+            if isinstance(source, SeenTokens) and n_rows == 1 < len(entries) and source.n_axes > 1:
+                found[source] = _are_examples_last(first, every, entries)
             if not isinstance(source, SeenTokens) or n_rows < 2 - (source.n_axes == 1):
                 continue
             are_alone = all((np.ptp(row[of]) if of.any() else 0) == 0 for row, of in zip(rest, entries, strict=True))
@@ -482,6 +484,18 @@ class _Coordinates:
         if first == 2:
             return 1
         return int(lengths[1] * lengths[2] if is_split and not first else lengths[2])
+
+
+def _are_examples_last(first: Numbers, every: Numbers, entries: Sequence[NDArray[np.bool_]]) -> bool:
+    """Return whether the only token of each entry is of another example, where tokens stand along the first axis.
+
+    ``first``, ``every``: (batch_size, length), places along the first axis, and along all; ``entries``: which rows are
+    of the source.
+    """
+    found = [
+        (int(one[of][0]), int(place[of][0])) for one, place, of in zip(first, every, entries, strict=True) if of.any()
+    ]
+    return len(found) > 1 and len({at for at, _ in found}) == 1 and len({place for _, place in found}) == len(found)
 
 
 _MOST_SOURCES = 64

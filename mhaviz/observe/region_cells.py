@@ -41,7 +41,7 @@ def axes_of_images(x: Tensor) -> tuple[int, int, int, int] | None:
         or not (x.is_floating_point() or x.dtype == torch.uint8)
     ):
         return None
-    if x.ndim == 3 and x.is_floating_point() and sizes[-1] != sizes[-2]:  # or three texts
+    if x.ndim == 3 and x.is_floating_point():  # which may be three texts; a convolution tells
         return None
     may_be_last = x.ndim > 3 or x.dtype == torch.uint8  # otherwise points, or series
     if may_be_last and sizes[-1] == COLOURS and min(sizes[-3:-1]) >= _LEAST_SIDE and COLOURS not in sizes[:-1]:
@@ -114,8 +114,11 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     if traced is None or traced.other is not None:
         return None
     regions, numbers = merged_along(traced.regions, traced.numbers, [channels])
+    if max(kernel) == max(strides) == 1 and tuple(sizes) == tuple(result):
+        return Traced(regions, numbers)
     if max(numbers.shape[channels + 1 :]) == 1 < max(sizes):  # samples, which were not read as tokens
-        return tracer.made(done.result, [traced], channels, are_in_order=True)
+        are_given = all(isinstance(one, SeenTokens) and not one.made_of for one in traced.regions.sources)
+        return tracer.made(done.result, [traced], channels, are_in_order=are_given)
     if IMAGE in traced.ranks:
         return _in_blocks(regions, numbers, sizes, result, strides, at)
     are_same = tuple(sizes) == tuple(result) and all(k % 2 for k in kernel)  # each is of the token in its middle

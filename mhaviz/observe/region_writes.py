@@ -51,7 +51,8 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     if done.named("accumulate", False) is True:
         return nothing
     slim = old.shape[-1:] == new.shape[-1:] == (1,) and _leaves_features(done, x, source)
-    others = [one[..., :1] if slim and isinstance(one, Tensor) and one.shape == source.shape else one for one in args]
+    is_scatter = slim and _is_scatter(func)
+    others = [x[..., :1] if is_scatter and isinstance(x, Tensor) and x.shape == source.shape else x for x in args]
     old = full(old, x.shape, slim)
     into = old.clone()
     made = func(into, *(full(new, source.shape, slim) if at == place else others[at] for at in range(1, len(args))))
@@ -75,8 +76,7 @@ def _leaves_features(done: Done, x: Tensor, source: Tensor) -> bool:
     if not isinstance(dim, int) or dim % x.ndim == x.ndim - 1:
         return False
     index = done.argument(2)
-    is_scatter = getattr(done.func, "__name__", "").strip("_") == "scatter"
-    return not is_scatter or (isinstance(index, Tensor) and index.ndim == x.ndim and index.stride(-1) == 0)
+    return not _is_scatter(done.func) or (isinstance(index, Tensor) and index.ndim == x.ndim and index.stride(-1) == 0)
 
 
 def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -> Tensor:
@@ -121,6 +121,10 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
         at(x).copy_(full(numbers[0], x.shape, n > 1))
     at(view).copy_(full(numbers[-1], view.shape, n > 1))
     return Traced(several[0].regions, short(at(x).clone(), x.shape))
+
+
+def _is_scatter(func: object) -> bool:
+    return getattr(func, "__name__", "").strip("_") == "scatter"
 
 
 def _is_all(item: object) -> bool:

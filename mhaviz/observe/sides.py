@@ -76,8 +76,10 @@ def _of_tokens(x: Tensor, traced: Traced | None) -> tuple[Regions, Tensor] | Non
         x: the tokens, (…, length, features).
         traced: what they are made of.
     """
-    if traced is None or traced.other is not None:
+    if traced is None:
         return None
+    if traced.other is not None:  # of a product, whose rows do not tell which of its factors they are
+        return traced.regions, torch.full((*x.shape[:-1], 1), NONE, dtype=torch.int32, device=x.device)
     regions, numbers = traced.regions, traced.numbers
     if numbers.shape[-1] > 1:
         regions, numbers = merged(regions, numbers)

@@ -41,6 +41,15 @@ def sees_no_later(observed: ObservedCall, end: int) -> bool:
     return not bool(seen.triu(end - q_length + 1).any()) and (end == q_length or bool(seen[-1, end - 1]))
 
 
+def sees_more(observed: ObservedCall) -> bool:
+    """Return whether some query sees another number of keys than others, as it does not where a mask hides padding."""
+    visible = visible_of(observed)
+    if visible is None or observed.call.shape[2] == 1:
+        return visible is not None
+    n_seen = visible.expand(*visible.shape[:-2], *observed.call.shape[2:]).sum(-1)
+    return bool((n_seen != n_seen[..., :1]).any())
+
+
 def end_of_filled(observed: ObservedCall, k_length: int) -> int:
     """Return how many keys of a cache are filled; ``k_length`` of them were filled before.
 

@@ -56,6 +56,8 @@ _SEVERAL = {
     "gumbel_softmax": {"logits": X, "dim": 1},
     "pow": {"exponent": 2},
     "lerp": {"end": X + 1, "weight": X},
+    "atan2 arctan2": {"other": X + 1},
+    "complex": {"real": X, "imag": X + 1},
     "clamp_min": {"min": 0.1},
     "clamp_max": {"max": 0.1},
     "tril triu": {"diagonal": 1},
@@ -161,7 +163,7 @@ def _followed():
 FOLLOWED = _followed()
 
 
-_FIRST = {"x", "input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"}
+_FIRST = {"x", "real", "input", "tensor", "tensors", "condition", "query", "a", "input1", "logits"}
 
 
 def _calls(name):
