@@ -161,6 +161,11 @@ class TokenNames:
         is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences) and has_words
         if is_whole and bool((position == np.arange(len(position))).all()):
             return tokens
+        is_run = position[0] != UNKNOWN and bool((position == position[0] + np.arange(len(position))).all())
+        if is_run and unknown.isdisjoint(places.sequences) and (ids := self._ids_at(places, entry)):
+            return Tokens(
+                tuple(map(str, position.tolist())), ids=ids
+            )  # steps have their names with what is before them
         is_in_place = bool(((position == np.arange(len(position))) | (position == UNKNOWN)).all())
         labels, words_of = [], cache(self._words_of)
         for row, place in enumerate(position.tolist()):
@@ -176,6 +181,19 @@ class TokenNames:
             else:
                 labels.append(otherwise)
         return Tokens(tuple(labels))
+
+    def _ids_at(self, places: Places, entry: int) -> tuple[int, ...]:
+        """Return the ids of tokens that were all looked up; empty: they were not, or they are not known."""
+        found: list[int] = []
+        for number, (example, place) in zip(places.source[entry].tolist(), places.index[entry].tolist(), strict=True):
+            source = places.sources[number]
+            reads = frozenset(source.reads) if isinstance(source, SeenTokens) else frozenset[int]()
+            read = self._read(reads, source.sizes[-1]) if reads else None
+            if read is None or not isinstance(source, SeenTokens):
+                return ()
+            row = read.ids[0 if source.n_axes == 1 else example]
+            found.append(int(row[example if source.n_axes == 1 else place]))
+        return tuple(found)
 
     def _label(
         self,

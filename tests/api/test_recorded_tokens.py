@@ -154,9 +154,6 @@ LOST = {
     "sound": lambda p, x: SOUND * 2,
     "sound by a layer": lambda p, x: p.q(SOUND),
     "sum of two texts": lambda p, x: x + p.words(OTHER),
-    "batch of a text and sound": lambda p, x: torch.cat([SOUND, x]),
-    "batch of two texts": lambda p, x: torch.cat([x, p.words(OTHER)]),
-    "stack of two texts": lambda p, x: torch.stack([x[0], p.words(OTHER)[0]]),
     "shift": lambda p, x: torch.cat([SOUND[:, :1], x], 1)[:, :4],
     "shift by padding": lambda p, x: F.pad(x, (0, 0, 1, -1)),
     "others in the place of the last": lambda p, x: torch.cat([x[:, :3], SOUND], 1)[:, :4],
@@ -179,6 +176,21 @@ def test_what_has_other_tokens_or_moves_them_has_no_names(name):
     for attend in ("by hand", "fused", "module"):
         found = read_by(alone(LOST[name]), attend=attend)
         assert {ids for pair in found for ids in pair} == {()}, attend
+
+
+BATCHES = {
+    "of a text and sound": (lambda p, x: torch.cat([SOUND, x]), [None, ONE]),
+    "of two texts": (lambda p, x: torch.cat([x, p.words(OTHER)]), [ONE, OTHER]),
+    "stacked": (lambda p, x: torch.stack([x[0], p.words(OTHER)[0]]), [ONE, OTHER]),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("name", BATCHES)
+def test_each_example_of_a_batch_that_is_made_of_texts_has_its_words(name, attend):
+    make, texts = BATCHES[name]
+    expected = [() if text is None else tuple(text[0].tolist()) for text in texts]
+    assert read_by(alone(make), attend=attend) == [(ids, ids) for ids in expected]
 
 
 def _zeroed(x):
@@ -214,6 +226,21 @@ def test_words_that_others_stand_in_the_place_of_alone_lose_their_names(monkeypa
     with mhaviz.record(program) as recording, torch.no_grad():
         program(torch.tensor([[5, 8, 3, 1]]), OTHER)
     assert recording.attention.maps[0].keys == tuple("ehca")  # 8 is special: it says that something is there
+
+
+def test_a_prompt_and_what_was_written_after_it_have_their_words(monkeypatch):
+    """The words of the prompt were gone once a step had followed."""
+    monkeypatch.setattr("mhaviz.api.recorded_tokens.tokenizer_of_program", Letters)
+    monkeypatch.setattr(
+        "mhaviz.models.transformers.read.name_tokens",
+        lambda _, ids, **more: Tokens(tuple("abcdefgh"[i - 1] for i in ids)),
+    )
+    decoder = Decoder()
+    with mhaviz.record(decoder) as recording, torch.no_grad():
+        for ids in torch.tensor([[5, 3, 7, 1, 2]]).split([3, 1, 1], 1):
+            decoder(ids)
+    (m,) = recording.attention
+    assert (m.queries, m.keys) == (tuple("ecgab"), ("prefix 0", "prefix 1", *"ecgab"))
 
 
 def test_a_text_is_named_once_for_all_rows_that_were_moved(monkeypatch):
