@@ -31,6 +31,7 @@ from mhaviz.observe.regions import (
     NOTHING,
     Regions,
     Traced,
+    is_table,
     shared,
 )
 
@@ -81,6 +82,11 @@ def _index(tracer: "Tracer", done: Done) -> Traced | None:
     used = sum(one.ndim if isinstance(one, Tensor) and one.dtype == torch.bool else one is not None for one in items)
     if done.first.ndim == 2 and done.result.shape == (*done.first.shape, 1):
         tracer.read_as_columns(done.first)
+    ids = items[0]
+    if len(items) == 1 and isinstance(ids, Tensor) and ids.ndim > 0 and not ids.is_floating_point():
+        traced = tracer.get(done.first)
+        if ids.dtype != torch.bool and done.first.ndim == 2 and (traced is None or is_table(traced)):
+            return tracer.looked_up(ids, done.first)
     is_last = any(one is Ellipsis for one in items) or used >= done.first.ndim
     return _along(lambda done: -1 if is_last else 0 if done.first.ndim > 1 else -1)(tracer, done)
 

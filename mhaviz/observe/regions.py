@@ -294,6 +294,13 @@ def terms_of(source: Source) -> "frozenset[Source]":
     return source.terms if isinstance(source, SeenTokens) else frozenset([source])
 
 
+def is_table(rows: Traced) -> bool:
+    """Return whether a matrix that was given to the program, and not changed, may be one of embeddings."""
+    source = rows.regions.sources[0] if len(rows.regions.sources) == 1 else None
+    is_given = isinstance(source, SeenTokens) and source.n_axes == 1 and not (source.reads or source.made_of)
+    return is_given and len(rows.regions.rows) == rows.numbers.numel()
+
+
 def cells_of(
     images: tuple[SeenImage, ...], edges: Sequence[Sequence[tuple[int, int]]], device: torch.device
 ) -> tuple[Regions, Tensor]:

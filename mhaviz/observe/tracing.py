@@ -43,6 +43,7 @@ from mhaviz.observe.regions import (
     SeenTokens,
     Traced,
     compacted,
+    is_table,
     made_of,
     tokens_of,
 )
@@ -216,6 +217,14 @@ class Tracer:
             if number is not None:
                 text.reads.add(number)
         return text
+
+    def looked_up(self, ids: Tensor, table: Tensor) -> Traced | None:
+        """Return what rows of a table are made of: of the tokens whose ids they are; None: the ids are fixed."""
+        text = self.text_of(ids, table.shape[0])
+        if text is None:
+            return None
+        regions, numbers = tokens_of(text, table.device)
+        return Traced(regions, numbers.view(*ids.shape, 1))
 
     def get_moved(self, x: Tensor) -> Traced | None:
         """Return what a tensor was made of before its axes were moved in place."""
@@ -422,21 +431,10 @@ def _are_features(x: Tensor) -> bool:
 def _look_up(tracer: Tracer, done: Done) -> Traced | None:
     """Return what the features of token ids are made of: of these tokens, or of the rows that they choose."""
     ids, weight = done.args[:2]
-    if (rows := tracer.get(weight)) is not None and not _is_table(rows):
+    if (rows := tracer.get(weight)) is not None and not is_table(rows):
         each = (full(one, weight.shape, is_slim(rows, weight.shape, 0)) for one in rows.all_numbers)
         return Traced(rows.regions, *(short(one[ids], done.result.shape) for one in each))
-    text = tracer.text_of(ids, weight.shape[0])
-    if text is None:
-        return None
-    regions, numbers = tokens_of(text, done.result.device)
-    return Traced(regions, numbers.view(*ids.shape, 1))
-
-
-def _is_table(rows: Traced) -> bool:
-    """Return whether a matrix that was given to the program, and not changed, is one of embeddings."""
-    source = rows.regions.sources[0] if len(rows.regions.sources) == 1 else None
-    is_given = isinstance(source, SeenTokens) and source.n_axes == 1 and not (source.reads or source.made_of)
-    return is_given and len(rows.regions.rows) == rows.numbers.numel()
+    return tracer.looked_up(ids, weight)
 
 
 _RULES[F.embedding] = _look_up

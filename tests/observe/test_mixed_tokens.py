@@ -253,10 +253,14 @@ def test_three_texts_are_no_image(shape):
     assert (m.kind, m.keys) == ("self", tuple(map(str, range(shape[-2]))))
 
 
-def test_a_table_that_is_a_plain_tensor_has_no_tokens():
+@pytest.mark.parametrize("ids", [IDS, IDS[0]])
+@pytest.mark.parametrize("look_up", [F.embedding, lambda ids, table: table[ids]])
+@pytest.mark.parametrize("kind", [torch.Tensor, nn.Parameter])
+def test_a_table_that_is_a_plain_tensor_has_no_tokens(kind, look_up, ids):
     table = torch.randn(50, D)
+    table = nn.Parameter(table) if kind is nn.Parameter else table
     with mhaviz.record() as recording, torch.no_grad():
-        x = F.embedding(IDS, table)
+        x = look_up(ids, table)
         by_hand(x, x, x)
     assert recording.attention.maps[0].keys == tuple(map(str, range(T)))
 
