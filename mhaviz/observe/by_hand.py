@@ -185,14 +185,24 @@ class ByHand:
                 return
             if not axes.are_fixed and not mark.axes.are_fixed:
                 summed = [axis for axis in range(factor.ndim) if product.summed_over(axis, which)]
-                is_one = mark.mapped or self._layouts.sum_tokens_and_features(factor, summed)
+                is_one = mark.mapped and not (mark.is_by_matrix and self._is_by_matrix(product))
+                is_one = is_one or self._layouts.sum_tokens_and_features(factor, summed)
                 if is_one and any(mark.axes.query(axis - factor.ndim) is not None for axis in summed):
                     self._on_step("unweighed", done.result, product.factors, product, mark.axes.number, which=which)
                     how = f"by {mark.mapped} and no" if mark.mapped else "without a"
                     self._on_unseen(f"queries, keys and values are multiplied {how} softmax")
         name: StepName = "projection" if axes.are_fixed else "scores"
         self._on_step(name, done.result, product.factors, product, axes.number)
-        self._marks.set(done.result, Scores(axes, stage="pairs" if are_pairs else "scores", starts=_starts(product)))
+        scores = Scores(axes, starts=_starts(product), is_by_matrix=self._is_by_matrix(product))
+        self._marks.set(done.result, replace(scores, stage="pairs") if are_pairs else scores)
+
+    def _is_by_matrix(self, product: Product) -> bool:
+        """Return whether the last of two factors is a matrix that was given as it is."""
+        x = product.factors[-1]
+        if len(product.factors) != 2 or x.ndim != 2 or x._base is not None:
+            return False
+        layout = self._layouts.get(x)
+        return layout is None or all(origin.given is not None for axis in layout.axes for origin, _ in axis)
 
     def _is_weighed_by_layer(self, product: Product) -> bool:
         """Return whether each token is multiplied by the one feature that a layer has made of it, and all are summed.

@@ -411,6 +411,7 @@ class Sites:
             or (one.last.tokens.parts[1] == keys and (is_one or one.last.tokens.parts[0] != own))
             or (is_any_head and one.last.are_heads_unordered)
             if one.layer_of is not site.layer_of or share_queries(one.last.tokens, site.last.tokens) is not False
+            if one.number not in site.last.tokens.through
         ]
         if others:
             self._leave_out(

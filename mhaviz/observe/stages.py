@@ -37,6 +37,7 @@ class Scores:
         has_own: whether scores of each query's own keys were joined with those of keys that queries share.
         are_dropped: whether dropout has changed the scores, so that weights without it are not known.
         starts: where the numbers of each factor begin in memory, which tells the order of heads and rows cut from it.
+        is_by_matrix: whether a factor is a matrix that the program was given, as of a layer that is a plain tensor.
         are_turned: whether a loop has joined them in another order than their factors were cut in.
     """
 
@@ -48,6 +49,7 @@ class Scores:
     has_own: bool = False
     are_dropped: bool = False
     starts: Starts = ()
+    is_by_matrix: bool = False
     are_turned: bool = False
 
     @property

@@ -400,3 +400,91 @@ def test_scores_of_two_tensors_may_be_joined_wherever_these_stand_in_memory():
         torch.cat([one @ k(y).mT for one in queries], 1).softmax(-1) @ y
     (m,) = recording.attention.maps
     assert (m.weights.shape, m.queries[:4]) == ((1, 8, 4), tuple("1234"))
+
+
+def test_a_feed_forward_layer_of_plain_tensors_is_no_attention():
+    x, up, down = torch.randn(T, D), torch.randn(D, 4 * D), torch.randn(4 * D, D)
+    with mhaviz.record() as recording:
+        F.gelu(x @ up) @ down
+    assert recording.notices == []
+    with mhaviz.record() as recording:
+        F.relu(x @ torch.randn(T, D).T) @ torch.randn(T, D)
+    assert "multiplied by relu and no softmax, which looks like attention" in recording.notices[0]
+
+
+def test_layers_without_parameters_that_read_one_another_are_two():
+    x = nn.Embedding(50, D)(IDS)
+    with mhaviz.record() as recording, torch.no_grad():
+        y = by_sdpa(x, x, x)
+        by_sdpa(y, y, y)
+    assert [m.layer for m in recording.attention.maps] == [0, 1]
+
+
+def test_examples_that_are_packed_in_another_order_keep_their_places():
+    """The maps of the shortest and of the longest text were exchanged."""
+    words, layer, lengths = nn.Embedding(50, D), nn.MultiheadAttention(D, 1, batch_first=True), torch.tensor([2, 3, 5])
+    with mhaviz.record(examples="all") as recording, torch.no_grad():
+        packed = nn.utils.rnn.pack_padded_sequence(
+            words(torch.randint(50, (3, 5))), lengths, batch_first=True, enforce_sorted=False
+        )
+        x, _ = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        hidden = torch.arange(5) >= lengths[:, None]
+        _, A = layer(x, x, x, hidden)
+    for m in recording.attention.maps:
+        n = int(lengths[m.sentence])
+        np.testing.assert_allclose(m.weights[0], A[m.sentence, :n, :n], atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3])
+def test_a_first_token_of_each_text_is_token_0_where_tokens_come_first(batch_size):
+    words, layer, memory = nn.Embedding(50, D), nn.MultiheadAttention(D, 2), nn.MultiheadAttention(D, 2)
+    with mhaviz.record(examples="all") as recording, torch.no_grad():
+        x, y = words(torch.randint(50, (1, batch_size))), words(torch.randint(50, (4, batch_size)))
+        layer(x, x, x)
+        memory(x, y, y)
+    assert [(m.queries, m.keys) for m in recording.attention.maps if m.layer == 0 and m.kind == "self"] == [
+        (("0",), ("0",))
+    ] * batch_size
+    assert [m.keys for m in recording.attention.maps if m.kind == "cross"] == [tuple("0123")] * batch_size
+
+
+@pytest.mark.parametrize("width", [4, D])
+def test_rows_that_a_mask_of_one_writes_have_their_names(width):
+    words, mask = nn.Embedding(50, width), torch.tensor([[False, True, False, False]])
+    with mhaviz.record() as recording, torch.no_grad():
+        x = words(IDS[:, :4])
+        y = x.flip(1).clone()
+        y[mask] = x[:, 0]
+        by_hand(x, y, y)
+    assert (recording.attention.maps[0].keys, recording.notices) == (tuple("3010"), [])
+
+
+def test_memories_of_one_token_are_no_causal_mask():
+    """As fairseq computes them, tokens first, and heads in the batch axis."""
+    q, k = nn.Linear(D, D), nn.Linear(D, D)
+    x, y = torch.randn(3, 2, D), torch.randn(3, 2, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        query, key = (layer(z).reshape(3, 4, -1).transpose(0, 1) for layer, z in ((q, x), (k, y)))
+        scores = torch.bmm(query, key.mT).view(2, 2, 3, 3)
+        scores = scores.masked_fill(torch.arange(3) > 0, -torch.inf).view(4, 3, 3)
+        torch.bmm(scores.softmax(-1), key)
+    assert recording.attention.maps[0].kind != "masked"
+    assert not any("queries and keys, as padding" in line for line in recording.notices)
+
+
+def test_a_layer_that_reads_each_token_by_itself_keeps_names():
+    conv = nn.Conv1d(D, D, 1)
+    (m,) = recorded(Program(lambda x: conv(x[:, [4] * 5].mT).mT), IDS).attention.maps
+    assert m.keys == ("4",) * 5
+
+
+def test_rows_of_states_that_are_chosen_by_example_are_of_their_example():
+    """They were drawn as heads of one map."""
+    words, index = nn.Embedding(50, D), torch.tensor([[1, 3], [0, 4], [2, 2]])
+    q, k = nn.Linear(D, D), nn.Linear(D, D)
+    with mhaviz.record(examples="all") as recording, torch.no_grad():
+        x = words(torch.randint(50, (3, T)))
+        chosen = torch.stack([F.embedding(one, states) for one, states in zip(index, x, strict=True)])
+        by_sdpa(q(chosen), k(x), x)
+    found = [(m.sentence, m.heads, m.queries) for m in recording.attention.maps]
+    assert found == [(0, (0,), ("1", "3")), (1, (0,), ("0", "4")), (2, (0,), ("2", "2"))]
