@@ -95,6 +95,11 @@ class RecordedMaps:
         """The number of the attention of each map."""
         return [number for number, *_ in self._kept]
 
+    @property
+    def batch_sizes(self) -> list[tuple[int, int, int]]:
+        """The number of the attention, the index of the pass, and the batch size of each map."""
+        return [(number, pass_number, kept.batch_size) for (number, pass_number, *_), kept in self._kept.items()]
+
     def add(
         self,
         seen: SiteCall,

@@ -1,12 +1,13 @@
 """What a recording has seen of a program, appended while it runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from mhaviz.analyses.head_statistics import HeadStudy
 from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.api.recording_options import RecordingOptions
+from mhaviz.errors import parameter
 from mhaviz.observe.log import Log
 from mhaviz.observe.sites import ObservedSite, Sites
 
@@ -51,6 +52,29 @@ class Counts:
     has_batches: bool = False
 
 
+@dataclass(frozen=True)
+class Batches:
+    """The batch axes of recorded maps.
+
+    Attributes:
+        hold: how long those of a pass are, in words, where they differ; "": they do not.
+        mixed: passes whose batch axes differ in length, so that it is not known which of their examples match.
+    """
+
+    hold: str
+    mixed: frozenset[int]
+
+    @property
+    def why(self) -> str:
+        """Why only the first example is drawn."""
+        return f"{self.hold}, and which of them match is not known"
+
+    @property
+    def advice(self) -> str:
+        """What to do to draw others."""
+        return f"{self.why}; {parameter('module')} chooses those of one length"
+
+
 class Recorded:
     """What has been seen so far.
 
@@ -91,6 +115,19 @@ class Recorded:
     def n_maps(self) -> int:
         """Number of maps."""
         return sum(not self.is_left_out(number) for number in self.maps.numbers)
+
+    def batches(self, numbers: Container[int]) -> Batches:
+        """Return the batch axes of the maps of attentions with these numbers."""
+        sizes: dict[int, dict[int, str]] = {}
+        for number, pass_number, batch_size in self.maps.batch_sizes:
+            if number in numbers and not self.is_left_out(number):
+                sizes.setdefault(pass_number, {}).setdefault(batch_size, self.sites.all[number].full_name)
+        lengths = next((names for names in sizes.values() if len(names) > 1), {})
+        hold = " and ".join(f"{size:,} ({name})" for size, name in lengths.items())
+        again = {site.name for site in self.sites.all if site.repeat}  # in a loop over the batch, there may be 1 each
+        several = {number: {n for n, name in of.items() if n > 1 or name in again} for number, of in sizes.items()}
+        mixed = frozenset(number for number, lengths_of in several.items() if len(lengths_of) > 1)
+        return Batches(f"batch axes hold {hold}" if hold else "", mixed if hold else frozenset())
 
     @property
     def drawn_whole(self) -> list[Drawn]:

@@ -109,25 +109,11 @@ class RecordedAttention:
         Raises:
             MhavizError: no map is left.
         """
-        sizes: dict[int, dict[int, str]] = {}
-        for one in found:
-            of_pass = sizes.setdefault(one.pass_number, {})
-            of_pass.setdefault(one.batch_size, self._sites.all[one.number].full_name)
-        lengths = next((names for names in sizes.values() if len(names) > 1), {})
-        if not lengths:
-            return found, ""
-        hold = f"batch axes hold {' and '.join(f'{size:,} ({name})' for size, name in lengths.items())}"
-        again = {site.name for site in self._sites.all if site.repeat}  # in a loop over the batch, there may be 1 each
-        several = {number: {n for n, name in of.items() if n > 1 or name in again} for number, of in sizes.items()}
-        mixed = {pass_number for pass_number, lengths in several.items() if len(lengths) > 1}
-        kept = [one for one in found if one.example == 0 or one.pass_number not in mixed]
-        why = f"{hold}, and which of them match is not known"
-        advice = f"{why}; {parameter('module')} chooses those of one length"
+        batches = self._recorded.batches({m.number for m in found})
+        kept = [m for m in found if m.example == 0 or m.pass_number not in batches.mixed]
         if not kept:
-            raise MhavizError(advice)
-        if len(kept) < len(found):
-            self._recorded.log.miss(f"{advice}; drawn is the first")
-        return kept, why if mixed else hold
+            raise MhavizError(batches.advice)
+        return kept, batches.why if batches.mixed else batches.hold
 
     def _require_one_stack(self) -> None:
         """Raise ArgumentError unless all attention was observed, and each layer is known to read the one before it."""

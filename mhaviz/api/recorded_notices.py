@@ -34,7 +34,10 @@ class RecordedNotices:
         lines = [*self.missed, *self._watch.outside]
         wanted, sizes = self._options.examples or (), self._batch_sizes
         of = self._options.examples_of
-        if most := max((size for size in sizes if len(of(size)) < size), default=0):
+        batches = self._recorded.batches(range(len(self._sites.all)))
+        if batches.mixed and wanted != (0,):
+            lines.append(f"{batches.advice}; drawn is the first")
+        elif most := max((size for size in sizes if len(of(size)) < size), default=0):
             kept = "the first" if wanted == (0,) else f"{len(of(most))}"
             lines.append(f"kept {kept} of up to {most:,} along the batch axis; {parameter('examples')} chooses others")
         if sizes and (beyond := [place for place in wanted if place >= max(sizes)]):

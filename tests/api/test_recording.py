@@ -274,6 +274,7 @@ def test_examples_of_batches_of_other_lengths_are_never_taken_for_the_same():
     for examples in (0, "all"):
         with mhaviz.record(beams, examples=examples) as recording:
             beams(x, y)
+        assert any(hold in line for line in recording.notices) is (examples == "all"), "before it is read, too"
         assert [(m.module, m.sentence) for m in recording.attention] == [("enc", None), ("cross", None)]
         assert recording.attention.source.remark == hold
         assert any(hold in line for line in recording.notices) is (examples == "all")
