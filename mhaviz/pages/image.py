@@ -245,7 +245,7 @@ def _title(over: ImageAttention, heads: Sequence[_Head]) -> str:
     least = min(evenly, key=lambda head: head.n_half / head.m.n_patches)
     every = "both" if len(heads) == 2 else f"all {len(heads):,}"
     n_even = every if len(evenly) == len(heads) else f"{len(evenly):,} of {len(heads):,}"
-    where = f" in {n_even} heads" * (len(heads) > 1)
+    where = f" in {n_even} {_panels(over)}" * (len(heads) > 1)
     who = who if over.is_key else _capitalised(who)
     said = f"All patches look alike at {who}" if over.is_key else f"{who} {_verb(over, 'look')} evenly at the {images}"
     if least.m.n_patches < LEAST_PATCHES:
@@ -266,8 +266,16 @@ def _which(over: ImageAttention, heads: Sequence[_Head], best: _Head, evenly: Se
     """Return which head a title is about, and how many are even: " (L0 H1; even in 2 of 8 heads)"."""
     if len(heads) == 1:
         return f" ({mean_text(over.mean_over)})" if over.mean_over else ""
-    even = f"; even in {evenly[0].name if len(evenly) == 1 else f'{len(evenly)} of {len(heads)} heads'}" * bool(evenly)
+    even = (
+        f"; even in {evenly[0].name if len(evenly) == 1 else f'{len(evenly)} of {len(heads)} {_panels(over)}'}"
+        * bool(evenly)
+    )
     return f" ({best.name}{even})"
+
+
+def _panels(over: ImageAttention) -> str:
+    """Return what the panels are of: heads, or the mean of a layer's heads each."""
+    return "means of heads" if over.mean_over else "heads"
 
 
 def _images(over: ImageAttention) -> str:
