@@ -433,9 +433,14 @@ class ByHand:
             self._elementwise(done)
         elif stage == "weights" and over:
             with unseen():
-                self._mark_weights(done, over[0], replace(marks[0], over=over))
+                visible = marks[0].visible if step == "div" else ~hides(done.first.detach())
+                is_known = visible is not None and visible.shape == done.result.shape
+                self._mark_weights(done, over[0], replace(marks[0], over=over), visible if is_known else None)
         elif stage == "exp":
-            self._marks.set(done.result, replace(marks[0], mapped=_both_names(marks[0].mapped, "exp"), stage=stage))
+            with unseen():
+                visible = ~hides(done.first.detach())
+            mapped = _both_names(marks[0].mapped, "exp")
+            self._marks.set(done.result, replace(marks[0], mapped=mapped, stage=stage, visible=visible))
         elif stage is not None and over:
             self._marks.set(done.result, replace(marks[0], stage=stage, over=over))
         if stage is not None and stage.endswith("sums") and marks[0].axes != UNKNOWN:

@@ -37,6 +37,7 @@ class Scores:
         has_own: whether scores of each query's own keys were joined with those of keys that queries share.
         are_dropped: whether dropout has changed the scores, so that weights without it are not known.
         starts: where the numbers of each factor begin in memory, which tells the order of heads and rows cut from it.
+        visible: bool, of the exponentials: True where their score was not masked; None: there are none yet.
         is_by_matrix: whether a factor is a matrix that the program was given, as of a layer that is a plain tensor.
         are_turned: whether a loop has joined them in another order than their factors were cut in.
     """
@@ -50,6 +51,7 @@ class Scores:
     are_dropped: bool = False
     starts: Starts = ()
     is_by_matrix: bool = False
+    visible: Tensor | None = None
     are_turned: bool = False
 
     @property

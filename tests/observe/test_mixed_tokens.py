@@ -488,3 +488,21 @@ def test_rows_of_states_that_are_chosen_by_example_are_of_their_example():
         by_sdpa(q(chosen), k(x), x)
     found = [(m.sentence, m.heads, m.queries) for m in recording.attention.maps]
     assert found == [(0, (0,), ("1", "3")), (1, (0,), ("0", "4")), (2, (0,), ("2", "2"))]
+
+
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e9])
+@pytest.mark.parametrize(
+    "softmax",
+    [
+        lambda x: x.log_softmax(-1).exp(),
+        lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+        lambda x: (e := (x - x.amax(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+    ],
+)
+def test_a_causal_mask_is_seen_however_the_softmax_is_written(softmax, hidden):
+    q, k = nn.Linear(D, D), nn.Linear(D, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        x = torch.randn(1, T, D)
+        scores = (q(x) @ k(x).mT).masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), hidden)
+        softmax(scores) @ x
+    assert recording.attention.maps[0].kind == "masked"
