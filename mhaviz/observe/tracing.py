@@ -377,6 +377,8 @@ class Tracer:
                 return images.moved(done.func(numbers_of_axes(images.x), *done.args[1:], **done.kwargs))
         if done.func in MAKERS:
             return Traced(NOTHING, none_of(done.result)) if self._fixed.is_within() else None
+        if done.func in _CHOICES:
+            return Traced(NOTHING, none_of(done.result))
         rule = _RULES.get(done.func)
         if rule is None:
             rule = attend if is_flex(done.func) else keep if done.func in COPIES or keeps_places(done.func) else None
@@ -463,6 +465,9 @@ def _is_opaque(x: object) -> bool:
     """Return whether the numbers of a tensor cannot be read."""
     return isinstance(x, Tensor) and not is_readable(x)
 
+
+_CHOICES = frozenset(functions("argmax argmin argsort"))
+"""Functions whose results are places, and ids of what a program writes next: these are no features of a token."""
 
 _CUTS = frozenset([*functions("chunk split split_with_sizes tensor_split unbind"), Tensor.__iter__])
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
