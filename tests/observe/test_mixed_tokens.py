@@ -509,24 +509,11 @@ def test_a_causal_mask_is_seen_however_the_softmax_is_written(softmax, hidden):
 
 
 def test_the_second_text_that_a_model_writes_is_numbered_as_the_first():
-    """Positions that a loop computes of the ids that it has chosen are no tokens."""
-    words, layer, head = nn.Embedding(50, D), nn.Linear(D, D), nn.Linear(D, 50)
-
-    class Decoder(nn.Module):
-        def forward(self, ids, mask, cache):
-            x = words(ids)
-            places = (mask.cumsum(-1) - 1)[:, -ids.shape[1] :].float()
-            turned = layer(x) * places[..., None].cos()
-            cache.append(turned)
-            keys = torch.cat(cache, 1)
-            hidden = torch.ones(ids.shape[1], keys.shape[1], dtype=torch.bool).triu(1 + keys.shape[1] - ids.shape[1])
-            return head(F.scaled_dot_product_attention(turned[:, None], keys[:, None], keys[:, None], ~hidden)[:, 0])
-
-    decoder, ids = Decoder(), IDS[:, :3]
-    with mhaviz.record(decoder, passes="0-") as recording, torch.no_grad():
-        for _ in range(2):
-            new, cache, mask = ids, [], (ids != 0).long()
-            for _ in range(3):
-                new = decoder(new, mask, cache)[:, -1].argmax(-1, keepdim=True)
-                ids, mask = torch.cat([ids, new], 1), torch.cat([mask, (new != 0).long()], 1)
-    assert [m.keys for m in recording.attention.maps] == [tuple("01234"), tuple("01234567")]
+    """Positions that a loop computes of the ids that it has chosen were taken for other tokens."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(50, 16, 16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=0)
+    model = transformers.LlamaForCausalLM(config).eval()
+    with mhaviz.record(model, passes="0-") as recording, torch.no_grad():
+        ids = model.generate(IDS[:, :4], max_new_tokens=3, do_sample=False, eos_token_id=None)
+        model.generate(ids, max_new_tokens=3, do_sample=False, eos_token_id=None)
+    assert [m.keys for m in recording.attention.maps] == [tuple(map(str, range(n))) for n in (6, 9)]
