@@ -511,7 +511,8 @@ def test_a_causal_mask_is_seen_however_the_softmax_is_written(softmax, hidden):
 def test_the_second_text_that_a_model_writes_is_numbered_as_the_first():
     """Positions that a loop computes of the ids that it has chosen were taken for other tokens."""
     transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(50, 16, 16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=0)
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 16, "pad_token_id": 0}
+    config = transformers.LlamaConfig(**sizes, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
     model = transformers.LlamaForCausalLM(config).eval()
     with mhaviz.record(model, passes="0-") as recording, torch.no_grad():
         ids = model.generate(IDS[:, :4], max_new_tokens=3, do_sample=False, eos_token_id=None)
