@@ -161,11 +161,11 @@ class TokenNames:
         is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences) and has_words
         if is_whole and bool((position == np.arange(len(position))).all()):
             return tokens
+        # Steps of a decoder are named with what stands before them, and by the user's names as a whole.
         is_run = position[0] != UNKNOWN and bool((position == position[0] + np.arange(len(position))).all())
-        if is_run and unknown.isdisjoint(places.sequences) and (ids := self._ids_at(places, entry)):
-            return Tokens(
-                tuple(map(str, position.tolist())), ids=ids
-            )  # steps have their names with what is before them
+        may_join = is_run and self._given is None and unknown.isdisjoint(places.sequences)
+        if may_join and (ids := self._ids_at(places, entry)):
+            return Tokens(tuple(map(str, position.tolist())), ids=ids)
         is_in_place = bool(((position == np.arange(len(position))) | (position == UNKNOWN)).all())
         labels, words_of = [], cache(self._words_of)
         for row, place in enumerate(position.tolist()):
@@ -206,9 +206,7 @@ class TokenNames:
         """Return the word of a token that was looked up, or else its place."""
         source = places.sources[places.source[entry, row]]
         place = int(places.place[entry, row])
-        if self._given is not None and len(self._given) == (
-            places.length if len(places.sources) == 1 else source.sizes[-1]
-        ):
+        if self._given is not None and len(self._given) == self._named_at_once(places, source):
             self._given_fits = True
             return self._given[place]
         if not isinstance(source, SeenTokens):
@@ -218,6 +216,14 @@ class TokenNames:
             example, place = 0, example
         words = words_of(source, example)
         return words[place] if words and words[place] != str(place) else otherwise
+
+    def _named_at_once(self, places: Places, source: Source) -> int:
+        """Return the length of a source whose tokens the user's names may be; 0: others go on from it, or of the same
+        length stand beside it."""
+        if len(places.sources) == 1:
+            return places.length
+        is_alone = sum(other.sizes[-1] == source.sizes[-1] for other in places.sources) == 1
+        return source.sizes[-1] if is_alone and len({*places.sequences}) == len(places.sources) else 0
 
     def _words_of(self, source: SeenTokens, example: int) -> tuple[str, ...]:
         """Return the names of the tokens of an example that were looked up at a source; empty: none were, or of none

@@ -85,8 +85,11 @@ def _index(tracer: "Tracer", done: Done) -> Traced | None:
     ids = items[0]
     if len(items) == 1 and isinstance(ids, Tensor) and ids.ndim > 0 and not ids.is_floating_point():
         traced = tracer.get(done.first)
-        if ids.dtype != torch.bool and done.first.ndim == 2 and (traced is None or is_table(traced)):
+        is_matrix = ids.dtype != torch.bool and done.first.ndim == 2
+        if is_matrix and (traced is None or (ids.ndim > 1 and is_table(traced))):
             return tracer.looked_up(ids, done.first)
+        if is_matrix and traced is not None and is_table(traced):  # of vectors, or tokens of which some are kept
+            return tracer.made(done.result, [traced])
     is_last = any(one is Ellipsis for one in items) or used >= done.first.ndim
     return _along(lambda done: -1 if is_last else 0 if done.first.ndim > 1 else -1)(tracer, done)
 

@@ -17,6 +17,7 @@ from mhaviz.observe.regions import (
     SeenTokens,
     Source,
     Traced,
+    absorbs,
     merged,
     mixture_of,
     rank_of,
@@ -186,6 +187,7 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     made = torch.where(is_in, x, torch.where(_is_within(rows[1], rows[0]) & are_regions, y, torch.full_like(x, NONE)))
     are_alike = (rows[0][..., 1:] == rows[1][..., 1:]).all(-1) & (known[0] == known[1]) & (known[0] < IMAGE)
     regions, made = _added(regions, made, rows, are_alike & (made == NONE) & are_regions)
+    made = _absorbed(regions, made, (x, y), rows, (made == NONE) & are_regions)
     regions, made = _mixed(regions, made, rows[0], (known[0] == known[1]) & (made == NONE) & are_regions)
     made = torch.where(known[0] > known[1], x, torch.where(known[1] > known[0], y, made))
     return Traced(regions, torch.where(x == NONE, y, torch.where(y == NONE, x, made)))
@@ -230,6 +232,20 @@ def _added(regions: Regions, numbers: Tensor, rows: Sequence[Tensor], are_added:
     which = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
     numbers = numbers.masked_scatter(are_added, which)
     return replace(regions, sources=tuple(sources), rows=torch.cat([regions.rows, new])), numbers
+
+
+def _absorbed(
+    regions: Regions, numbers: Tensor, pair: Sequence[Tensor], rows: Sequence[Tensor], are_open: Tensor
+) -> Tensor:
+    """Return numbers where a mixture is added to what it is made of, which leaves the mixture; ``are_open``: where."""
+    for number, mixture in enumerate(regions.sources):
+        if not absorbs(mixture, mixture):
+            continue
+        is_in = torch.tensor([absorbs(mixture, source) for source in regions.sources], device=numbers.device)
+        for one, row, other in ((pair[0], rows[0], rows[1]), (pair[1], rows[1], rows[0])):
+            stays = are_open & (row[..., SOURCE] == number) & is_in[other[..., SOURCE].long()]
+            numbers = torch.where(stays & (numbers == NONE), one, numbers)
+    return numbers
 
 
 def _mixed(regions: Regions, numbers: Tensor, rows: Tensor, are_mixed: Tensor) -> tuple[Regions, Tensor]:

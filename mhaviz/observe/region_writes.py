@@ -107,6 +107,8 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
     """Return what a tensor is made of, of whose memory ``view`` is some."""
     if written.other is not None or x.untyped_storage().data_ptr() != view.untyped_storage().data_ptr():
         return None
+    if not min(x.ndim, view.ndim) or 0 in (x.numel(), view.numel()):
+        return None
     several = [written] if before is None else shared([before, written])
     numbers = [traced.numbers for traced in several]
     n = _features_of(x, view) if all(one.shape[-1] == 1 for one in numbers) else 1
@@ -117,9 +119,16 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
         shape = one.shape if n == 1 else (*one.shape[:-1], 1)
         return memory.as_strided(shape, [stride // n for stride in one.stride()], one.storage_offset() // n)
 
+    def put(one: Tensor, of: Tensor) -> None:
+        """Copy numbers to the places of a tensor, once where it repeats them."""
+        into, of = at(one), full(of, one.shape, n > 1)
+        for axis, stride in enumerate(one.stride()):
+            into, of = (z.narrow(axis, 0, 1) if stride == 0 and z.shape[axis] > 1 else z for z in (into, of))
+        into.copy_(of)
+
     if before is not None:
-        at(x).copy_(full(numbers[0], x.shape, n > 1))
-    at(view).copy_(full(numbers[-1], view.shape, n > 1))
+        put(x, numbers[0])
+    put(view, numbers[-1])
     return Traced(several[0].regions, short(at(x).clone(), x.shape))
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from weakref import WeakValueDictionary
 
 import torch
@@ -213,6 +214,14 @@ def mixture_of(several: Sequence[Source]) -> SeenTokens:
     return SeenTokens(sizes, n_axes, rank, made_of=roots_of(several), are_in_order=False)
 
 
+def absorbs(mixture: Source, source: Source) -> bool:
+    """Return whether what is added to a mixture is of the inputs that it is a mixture of, so that it stays the same."""
+    if not isinstance(mixture, SeenTokens) or mixture.rank == MADE or mixture.are_in_order or not mixture.made_of:
+        return False
+    roots = roots_of([source])
+    return roots is not None and roots <= mixture.made_of
+
+
 def compacted(traced: Traced) -> Traced:
     """Return what a tensor is made of, without regions that it has none of where these are most."""
     rows, numbers = traced.regions.rows, traced.all_numbers
@@ -228,25 +237,34 @@ def compacted(traced: Traced) -> Traced:
 
 def shared(several: Sequence[Traced]) -> list[Traced]:
     """Return what tensors are made of with the same ``Regions``."""
-    regions = next((traced.regions for traced in several if traced.regions is not NOTHING), NOTHING)
-    parts = []
+    first = next((traced.regions for traced in several if traced.regions is not NOTHING), NOTHING)
+    sources, names, blocks = dict(zip(first.sources, count())), [*first.names], [first.rows]
+    offsets, n_rows = {id(first.rows): 0}, len(first.rows)
+    moved: list[tuple[Tensor, ...]] = []
     for traced in several:
-        other = regions if traced.regions is NOTHING else traced.regions
-        if other.rows is regions.rows and regions.names == other.names[: len(regions.names)]:
-            regions = other
-        elif other.rows is not regions.rows or other.names != regions.names[: len(other.names)]:
-            by, by_names = len(regions.rows), len(regions.names)
-            sources = (*regions.sources, *(source for source in other.sources if source not in regions.sources))
+        other = first if traced.regions is NOTHING else traced.regions
+        if other.rows is first.rows and len(blocks) == 1:
+            sources = dict(zip(other.sources, count()))
+        by = offsets.setdefault(id(other.rows), n_rows)
+        if by == n_rows and len(other.rows):
+            which = [sources.setdefault(source, len(sources)) for source in other.sources]
             rows = other.rows.clone()
-            which = torch.tensor(
-                [sources.index(source) for source in other.sources], dtype=rows.dtype, device=rows.device
-            )
-            rows[:, SOURCE] = which[rows[:, SOURCE].long()]
-            pixels = regions.are_pixels or other.are_pixels
-            regions = Regions(sources, torch.cat([regions.rows, rows]), (*regions.names, *other.names), pixels)
-            traced = Traced(regions, *(_moved(numbers, by, by_names) for numbers in traced.all_numbers))
-        parts.append(traced)
-    return [replace(one, regions=regions) for one in parts]
+            rows[:, SOURCE] = rows.new_tensor(which)[rows[:, SOURCE].long()]
+            blocks.append(rows)
+            n_rows += len(rows)
+        by_names = 0
+        if other.names[: len(names)] == tuple(names):
+            names = [*other.names]
+        elif other.names != tuple(names[: len(other.names)]):
+            by_names = len(names)
+            names += other.names
+        is_moved = by > 0 or by_names > 0
+        moved.append(tuple(_moved(one, by, by_names) if is_moved else one for one in traced.all_numbers))
+    rows = torch.cat(blocks) if len(blocks) > 1 else first.rows
+    pixels = any(traced.regions.are_pixels for traced in several)
+    is_first = len(blocks) == 1 and tuple(sources) == first.sources and tuple(names) == first.names
+    regions = first if is_first else Regions(tuple(sources), rows, tuple(names), pixels)
+    return [Traced(regions, *numbers) for numbers in moved]
 
 
 def _moved(numbers: Tensor, by: int, by_names: int) -> Tensor:
@@ -298,7 +316,7 @@ def is_table(rows: Traced) -> bool:
     """Return whether a matrix that was given to the program, and not changed, may be one of embeddings."""
     source = rows.regions.sources[0] if len(rows.regions.sources) == 1 else None
     is_given = isinstance(source, SeenTokens) and source.n_axes == 1 and not (source.reads or source.made_of)
-    return is_given and len(rows.regions.rows) == rows.numbers.numel()
+    return is_given and rows.numbers.shape[:1] == source.sizes[2:]  # type: ignore[union-attr]
 
 
 def cells_of(

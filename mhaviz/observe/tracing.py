@@ -83,7 +83,7 @@ class _Text(NamedTuple):
         Where nothing tells how often the memory was written into, the next step of a decoder may have put the same id
         there, and attentions have run since.
         """
-        if self.ids.data_ptr() != ids.data_ptr() or self.ids.numel() != ids.numel():
+        if (self.ids.data_ptr(), self.ids.numel(), self.ids.dtype) != (ids.data_ptr(), ids.numel(), ids.dtype):
             return False
         is_counted = self.version is not None and ids.untyped_storage().resizable()  # else it may be an array of NumPy
         if not (self.ids.is_contiguous() and ids.is_contiguous()) or self.version != version_of(ids):
@@ -421,9 +421,10 @@ class Tracer:
             self._renew(one)
             if one.dtype == x.dtype and one.numel() and x.numel() and are_apart_in_memory(one, x):
                 continue
-            is_known = traced is not None and one.dtype == x.dtype
-            seen = seen_through(one, self.known(one), x, traced) if is_known and traced else None
-            self.set(one, seen or Traced(NOTHING, none_of(one)))
+            before = self.known(one)
+            self.set(one, Traced(NOTHING, none_of(one)))  # should what follows fail
+            if traced is not None and one.dtype == x.dtype and (seen := seen_through(one, before, x, traced)):
+                self.set(one, seen)
 
 
 def _are_features(x: Tensor) -> bool:

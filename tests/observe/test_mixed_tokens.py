@@ -262,7 +262,8 @@ def test_a_table_that_is_a_plain_tensor_has_no_tokens(kind, look_up, ids):
     with mhaviz.record() as recording, torch.no_grad():
         x = look_up(ids, table)
         by_hand(x, x, x)
-    assert recording.attention.maps[0].keys == tuple(map(str, range(T)))
+    is_unclear = kind is torch.Tensor and ids.ndim == 1 and look_up is not F.embedding  # or tokens, some of them kept
+    assert recording.attention.maps[0].keys == tuple(f"row {i}" if is_unclear else f"{i}" for i in range(T))
 
 
 def test_what_is_asked_of_a_document_is_numbered_by_itself():
@@ -518,3 +519,73 @@ def test_the_second_text_that_a_model_writes_is_numbered_as_the_first():
         ids = model.generate(IDS[:, :4], max_new_tokens=3, do_sample=False, eos_token_id=None)
         model.generate(ids, max_new_tokens=3, do_sample=False, eos_token_id=None)
     assert [m.keys for m in recording.attention.maps] == [tuple(map(str, range(n))) for n in (6, 9)]
+
+
+def test_tokens_of_a_text_without_a_batch_that_an_index_keeps_are_of_that_text():
+    class Pruned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(D, D), nn.Linear(D, D)
+
+        def forward(self, x):
+            kept = x[x[:, 0].topk(3).indices]
+            return (self.q(kept) @ self.k(x).mT).softmax(-1) @ x
+
+    (m,) = recorded(Pruned(), torch.randn(6, D)).attention.maps
+    assert (m.kind, m.queries) == ("other", ("row 0", "row 1", "row 2"))
+
+
+def test_a_large_vocabulary_is_a_table_as_a_small_one(monkeypatch):
+    monkeypatch.setattr(regions, "_MOST_TOKENS", 40)
+    table = torch.randn(50, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        x = table[IDS]
+        by_hand(x, x, x)
+    assert recording.attention.maps[0].keys == tuple(map(str, range(T)))
+
+
+@pytest.mark.parametrize(("n_names", "names"), [(8, "cdef"), (4, "abcd"), (3, "2345")])
+def test_the_users_names_are_of_the_whole_text_or_of_the_map(n_names, names):
+    ids = torch.tensor([[11, 7, 3, 9, 4, 1, 2, 6]])
+    words = nn.Embedding(50, D)
+    with mhaviz.record(tokens=list("abcdefgh"[:n_names])) as recording, torch.no_grad():
+        x = words(ids)[:, 2:6]
+        by_hand(x, x, x)
+    assert recording.attention.maps[0].keys == tuple(names)
+
+
+def test_one_name_is_not_that_of_each_step():
+    decoder = Cached()
+    with mhaviz.record(decoder, tokens=["a"]) as recording, torch.no_grad():
+        for part in torch.randint(50, (1, 6)).split([3, 1, 1, 1], 1):
+            decoder(part)
+    assert recording.attention.maps[0].keys == tuple("012345")
+
+
+@pytest.mark.parametrize("view", [lambda c: c[:, None].expand(1, 3, T, D)[:, 1], lambda c: c[:, 1:]])
+def test_views_of_a_cache_that_is_written_over_hold_what_was_written(view):
+    words, cache = nn.Embedding(50, D), torch.zeros(1, T, D)
+    with mhaviz.record() as recording, torch.no_grad():
+        x = words(IDS)
+        cache[:] = x
+        seen, number = view(cache), cache[0, 0, 0]
+        cache[:] = x.flip(1)
+        by_hand(x, seen, seen)
+        assert number.ndim == 0
+    assert (recording.attention.maps[0].keys, recording.notices) == (tuple("43210"[-seen.shape[1] :]), [])
+
+
+def test_a_state_that_adds_token_after_token_stays_one_mixture():
+    """Of each step a source was kept, and regions of all steps were joined pair by pair."""
+    words, n = nn.Embedding(50, D), 300
+    with mhaviz.record() as recording, torch.no_grad():
+        x, rows = words(torch.randint(50, (2, n))), []
+        state = torch.zeros(2, D)
+        for t in range(n):
+            state = 0.9 * state + 0.1 * x[:, t]
+            rows.append(state)
+        states = torch.stack(rows, 1)
+        assert len(recording._watch._tracer.known(states).regions.sources) < 9
+        by_sdpa(states, states, states)
+    (m,) = recording.attention.maps
+    assert m.keys == ("0", *(f"row {i}" for i in range(1, n)))
