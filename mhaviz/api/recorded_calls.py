@@ -110,7 +110,7 @@ class RecordedCalls:
             )
             if not site.first_query and not rows[1] and not are_seen:
                 parts = observed.order.tokens.parts
-                several = [placed(one, parts, site.kind) for one in zip(queries, keys, strict=True)]
+                several = [placed(one, parts) for one in zip(queries, keys, strict=True)]
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             there = observed.order.tokens.places
             if not site.first_query or (there[0] is not None and there[0].are_placed):

@@ -18,7 +18,7 @@ def rows_called(observed: ObservedCall) -> tuple[str, str]:
     return queries or "row" * bool(keys), keys  # queries of fixed keys may be anything
 
 
-def placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None], kind: Kind) -> tuple[Tokens, Tokens]:
+def placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None]) -> tuple[Tokens, Tokens]:
     """Name queries and keys by their places in a sequence: as the tokens there are called, or by position.
 
     Queries and keys before or behind the sequence, or in unknown places, are called rows.
@@ -35,8 +35,7 @@ def placed(sides: tuple[Tokens, Tokens], parts: tuple[Part | None, Part | None],
     several = []
     for tokens, one in zip(sides, parts, strict=True):
         if one is not None and one.n == len(tokens) and not (_is_whole(one) or tokens.ids or tokens.images):
-            places = one.places or [-1] * one.n
-            tokens = Tokens(tuple(called(row, place, one.length) for row, place in enumerate(places)))
+            tokens = Tokens(tuple(called(row, place, one.length) for row, place in enumerate(one.places)))
         several.append(tokens)
     return several[0], several[1]
 

@@ -60,7 +60,7 @@ def _along(get_dims: Callable[[Done], Any], has_places: bool = False) -> "Rule":
         slim = is_slim(traced, x.shape, get_dims(done))
         others = [_slimmed(one, x) if slim and has_places else one for one in done.args[1:]]
         moved = (done.func(full(one, x.shape, slim), *others, **done.kwargs) for one in traced.all_numbers)
-        return Traced(traced.regions, *(short(one, done.result.shape) for one in moved))
+        return Traced(traced.regions, *(short(one) for one in moved))
 
     return move
 
@@ -231,7 +231,7 @@ def _pad(tracer: "Tracer", done: Done) -> Traced | None:
             if mode != "replicate":
                 mask = is_there.view(-1, *[1] * (one.ndim - axis - 1))
                 one = torch.where(mask, one, torch.full_like(one, NONE))
-        numbers.append(short(one, done.result.shape))
+        numbers.append(short(one))
     return Traced(traced.regions, *numbers)
 
 
@@ -254,7 +254,7 @@ def _where(tracer: "Tracer", done: Done) -> Traced | None:
     if all(of.shape[-1] == 1 for of in numbers) and (mask.stride(-1) == 0 or mask.shape[-1] == 1):
         mask = mask[..., :1]
     chosen = torch.where(mask, numbers[0], numbers[1])
-    return Traced(regions, short(chosen, done.result.shape))
+    return Traced(regions, short(chosen))
 
 
 def _unfold_blocks(tracer: "Tracer", done: Done) -> Traced | None:
@@ -263,7 +263,7 @@ def _unfold_blocks(tracer: "Tracer", done: Done) -> Traced | None:
     if traced is None or traced.other is not None:
         return None
     full = (traced.numbers.expand(done.first.shape).double() + 1) * (traced.numbers >= 0)
-    return Traced(traced.regions, short(done.func(full, *done.args[1:]).int() - 1, done.result.shape))
+    return Traced(traced.regions, short(done.func(full, *done.args[1:]).int() - 1))
 
 
 def _dims(done: Done) -> Any:

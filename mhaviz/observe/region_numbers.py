@@ -47,7 +47,7 @@ def full(numbers: Tensor, shape: Sequence[int], slim: bool = False) -> Tensor:
     return numbers.expand(*shape[:-1], 1) if slim else numbers.expand(tuple(shape))
 
 
-def short(numbers: Tensor, shape: Sequence[int]) -> Tensor:
+def short(numbers: Tensor) -> Tensor:
     """Return numbers with axes of length 1 where they are repeated."""
     for axis, (n, stride) in enumerate(zip(numbers.shape, numbers.stride(), strict=True)):
         if n > 1 and (stride == 0 or torch.equal(numbers.narrow(axis, 0, 1).expand_as(numbers), numbers)):
@@ -277,4 +277,4 @@ def emptied(traced: Traced | None, is_empty: Tensor) -> Traced | None:
     if not bool(rows.any()):
         return traced
     numbers = torch.where(rows, torch.full_like(traced.numbers, NONE), traced.numbers)
-    return Traced(traced.regions, short(numbers, numbers.shape))
+    return Traced(traced.regions, short(numbers))

@@ -41,7 +41,7 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
             into = into.index_fill(args[1], args[2], NONE)
         else:
             return nothing
-        return Traced(before.regions, short(into, x.shape))
+        return Traced(before.regions, short(into))
     several = shared([one for one in (before, values) if one is not None])
     regions = several[0].regions
     old = several[0].numbers if before is not None else none_of(x)
@@ -57,7 +57,7 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     into = old.clone()
     made = func(into, *(full(new, source.shape, slim) if at == place else others[at] for at in range(1, len(args))))
     made = into if made is None else made
-    return Traced(regions, short(made if before is None else _without_blanks(regions, made, old, x), x.shape))
+    return Traced(regions, short(made if before is None else _without_blanks(regions, made, old, x)))
 
 
 def _leaves_features(done: Done, x: Tensor, source: Tensor) -> bool:
@@ -100,7 +100,7 @@ def _scattered(regions: Regions, old: Tensor, new: Tensor, x: Tensor, mask: Tens
         into, mask, values = old.expand(*x.shape[:-1], 1), mask[..., :1], new.expand(*source.shape[:-1], 1)
     else:
         into, values = old.expand(x.shape), new.expand(source.shape)
-    return Traced(regions, short(into.masked_scatter(mask, values), x.shape))
+    return Traced(regions, short(into.masked_scatter(mask, values)))
 
 
 def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced) -> Traced | None:
@@ -129,7 +129,7 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
     if before is not None:
         put(x, numbers[0])
     put(view, numbers[-1])
-    return Traced(several[0].regions, short(at(x).clone(), x.shape))
+    return Traced(several[0].regions, short(at(x).clone()))
 
 
 def _is_scatter(func: object) -> bool:

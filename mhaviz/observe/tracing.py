@@ -394,7 +394,7 @@ class Tracer:
         slim = is_slim(traced, done.first.shape, dim)
         parts = [list(done.func(full(one, done.first.shape, slim), *done.args[1:])) for one in traced.all_numbers]
         for x, *numbers in zip(copy(done.result), *parts, strict=False):  # the program has yet to take from an iterator
-            self.set(x, Traced(traced.regions, *(short(one, x.shape) for one in numbers)))
+            self.set(x, Traced(traced.regions, *(short(one) for one in numbers)))
 
     def _renew(self, x: Tensor) -> None:
         """Note that the last write into a tensor is the one that is followed now."""
@@ -436,7 +436,7 @@ def _look_up(tracer: Tracer, done: Done) -> Traced | None:
     ids, weight = done.args[:2]
     if (rows := tracer.get(weight)) is not None and not is_table(rows):
         each = (full(one, weight.shape, is_slim(rows, weight.shape, 0)) for one in rows.all_numbers)
-        return Traced(rows.regions, *(short(one[ids], done.result.shape) for one in each))
+        return Traced(rows.regions, *(short(one[ids]) for one in each))
     return tracer.looked_up(ids, weight)
 
 
