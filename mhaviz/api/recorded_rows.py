@@ -12,7 +12,9 @@ from mhaviz.observe.places import Part
 
 def rows_called(observed: ObservedCall) -> tuple[str, str]:
     """Return the names of queries and keys that are not tokens, such as "fixed", and "" for tokens."""
-    if (called := observed.order.called) and not any(observed.are_fixed):
+    called, places = observed.order.called, observed.order.tokens.places
+    are_tokens = all(side is not None and side.are_distinct for side in places)  # as of a cache that is held transposed
+    if called and not any(observed.are_fixed) and not (called == "channel" and are_tokens):
         return called, called
     queries, keys = ("fixed" if fixed else "" for fixed in observed.are_fixed)
     return queries or "row" * bool(keys), keys  # queries of fixed keys may be anything

@@ -168,6 +168,14 @@ class Places:
         """Whether all rows are known tokens."""
         return bool(self.is_known.all())
 
+    @property
+    def are_distinct(self) -> bool:
+        """Whether all rows of each entry of the batch are known tokens, and none is twice the same."""
+        entries = zip(self.source, self.example, self.place, strict=True)
+        return bool(self.is_named.all()) and all(
+            len({*zip(*(x.tolist() for x in of), strict=True)}) == len(of[0]) for of in entries
+        )
+
     @cached_property
     def position(self) -> Numbers:
         """Place of each row in its sequence; UNKNOWN: not known."""

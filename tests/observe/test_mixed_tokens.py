@@ -589,3 +589,12 @@ def test_a_state_that_adds_token_after_token_stays_one_mixture():
         by_sdpa(states, states, states)
     (m,) = recording.attention.maps
     assert m.keys == ("0", *(f"row {i}" for i in range(1, n)))
+
+
+def test_keys_of_a_cache_that_is_held_transposed_are_no_channels():
+    words, cache = nn.Embedding(50, D), torch.zeros(1, D, T)
+    with mhaviz.record() as recording, torch.no_grad():
+        x = words(IDS)
+        cache.transpose(1, 2)[:] = x
+        by_sdpa(x, cache.mT, cache.mT)
+    assert (recording.attention.maps[0].keys, recording.notices) == (tuple("01234"), [])
