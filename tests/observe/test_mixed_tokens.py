@@ -596,5 +596,5 @@ def test_keys_of_a_cache_that_is_held_transposed_are_no_channels():
     with mhaviz.record() as recording, torch.no_grad():
         x = words(IDS)
         cache.transpose(1, 2)[:] = x
-        by_sdpa(x, cache.mT, cache.mT)
+        by_sdpa(*3 * [cache.mT])
     assert (recording.attention.maps[0].keys, recording.notices) == (tuple("01234"), [])
