@@ -16,6 +16,7 @@ from mhaviz.observe.axes import (
     Origin,
     Summed,
     are_made,
+    are_tokens,
     cut_layout,
     features_made,
     fitted,
@@ -259,6 +260,8 @@ def _linear(axes: "Layouts", done: Done) -> Layout:
     if axes.are_made(weight) and not axes.are_fixed(weight):  # W + B A of LoRA is a layer's, though A looks like one
         return _multiply(axes, done)
     made = features_made(done.result.shape[-1], axes.maker(weight), source.axes[-1:])
+    if has_rows(source.axes) and are_tokens(source.axes[-1]):  # it mixes tokens, and makes no features of them
+        made = tuple((origin.replace(maker=None), n) for origin, n in made)
     return Layout(done.result.shape, (*source.axes[:-1], made))
 
 

@@ -117,7 +117,10 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     if max(kernel) == max(strides) == 1 and tuple(sizes) == tuple(result):
         return Traced(regions, numbers)
     if max(numbers.shape[channels + 1 :]) == 1 < max(sizes):  # samples, which were not read as tokens
-        are_given = all(isinstance(one, SeenTokens) and not one.made_of for one in traced.regions.sources)
+        rows = regions.rows[numbers.clamp(min=0).long()]
+        are_single = all(bool((rows[..., axis + 1] - rows[..., axis] == 1).all()) for axis in AXES)
+        sources = traced.regions.sources
+        are_given = are_single and all(isinstance(one, SeenTokens) and not one.made_of for one in sources)
         return tracer.made(done.result, [traced], channels, are_in_order=are_given)
     if IMAGE in traced.ranks:
         return _in_blocks(regions, numbers, sizes, result, strides, at)

@@ -598,3 +598,21 @@ def test_keys_of_a_cache_that_is_held_transposed_are_no_channels():
         cache.transpose(1, 2)[:] = x
         by_sdpa(*3 * [cache.mT])
     assert (recording.attention.maps[0].keys, recording.notices) == (tuple("01234"), [])
+
+
+@pytest.mark.parametrize("attend", [by_sdpa, by_hand])
+@pytest.mark.parametrize(
+    "reduce",
+    [lambda y: F.avg_pool1d(y, 2), lambda y: y.unflatten(2, (3, 2)).mean(-1), lambda y: nn.Conv1d(D, D, 2, 2)(y)],
+)
+def test_rows_that_a_layer_has_made_of_all_tokens_are_no_heads(reduce, attend):
+    words, mix, q, k = nn.Embedding(50, D), nn.Linear(6, 6), nn.Linear(D, D), nn.Linear(D, D)
+
+    class Pools(nn.Module):
+        def forward(self, ids):
+            x = words(ids)
+            queries = q(reduce(mix(x.mT)).mT)
+            return attend(queries, k(x), x)
+
+    (m,) = recorded(Pools(), torch.randint(50, (2, 6))).attention.maps
+    assert (m.weights.shape, m.queries) == ((1, 3, 6), ("row 0", "row 1", "row 2"))
