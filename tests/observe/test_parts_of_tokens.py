@@ -391,8 +391,8 @@ def test_a_window_for_each_query_is_not_shown(window, way):
     recording, _ = recorded(local)
     assert recording.is_empty
     assert recording.notices == [
-        "Layer: each of its queries has keys of its own, as in a window around it, and it is not known which tokens "
-        "these are; not shown"
+        "Layer: each of its queries has other keys, and it is not known whether these are windows of one text or texts "
+        "of a batch; not shown"
     ]
 
 
