@@ -219,8 +219,8 @@ def axes_at(layout: Layout | None, places: Sequence[int]) -> list[Axis]:
 SOME_EXAMPLES = "runs for some examples at a time, as in a loop over the batch, and these are not joined"
 
 OWN_KEYS = (
-    "each of its queries has other keys, and it is not known whether these are windows of one text or texts of a batch; "
-    "not shown"
+    "each of its queries has other keys, and it is not known whether these are windows of one text or texts of a "
+    "batch; not shown"
 )
 
 
