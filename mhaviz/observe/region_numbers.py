@@ -24,6 +24,7 @@ from mhaviz.observe.regions import (
     roots_of,
     shared,
     sum_of_sources,
+    with_mixtures,
 )
 
 
@@ -188,7 +189,8 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     are_alike = (rows[0][..., 1:] == rows[1][..., 1:]).all(-1) & (known[0] == known[1]) & (known[0] < IMAGE)
     regions, made = _added(regions, made, rows, are_alike & (made == NONE) & are_regions)
     made = _absorbed(regions, made, (x, y), rows, (made == NONE) & are_regions)
-    regions, made = _mixed(regions, made, rows[0], (known[0] == known[1]) & (made == NONE) & are_regions)
+    are_mixed = (known[0] == known[1]) & (made == NONE) & are_regions
+    regions, made = with_mixtures(regions, made, rows[0], are_mixed, regions.sources)
     made = torch.where(known[0] > known[1], x, torch.where(known[1] > known[0], y, made))
     return Traced(regions, torch.where(x == NONE, y, torch.where(y == NONE, x, made)))
 
@@ -246,18 +248,6 @@ def _absorbed(
             stays = are_open & (row[..., SOURCE] == number) & is_in[other[..., SOURCE].long()]
             numbers = torch.where(stays & (numbers == NONE), one, numbers)
     return numbers
-
-
-def _mixed(regions: Regions, numbers: Tensor, rows: Tensor, are_mixed: Tensor) -> tuple[Regions, Tensor]:
-    """Return regions with those of sums of tokens of different places, and the numbers with theirs."""
-    if not bool(are_mixed.any()):
-        return regions, numbers
-    new = rows[are_mixed]
-    source = mixture_of([regions.sources[int(number)] for number in new[:, SOURCE].unique()])  # type: ignore[no-untyped-call]
-    new[:, SOURCE] = len(regions.sources)
-    which = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
-    regions = replace(regions, sources=(*regions.sources, source), rows=torch.cat([regions.rows, new]))
-    return regions, numbers.masked_scatter(are_mixed, which)
 
 
 def _is_within(rows: Tensor, others: Tensor) -> Tensor:

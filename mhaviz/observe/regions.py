@@ -205,6 +205,26 @@ _MOST_TERMS = 16
 _sums: WeakValueDictionary[frozenset[SeenTokens], SeenTokens] = WeakValueDictionary()
 
 
+def with_mixtures(
+    regions: Regions, numbers: Tensor, rows: Tensor, are_mixed: Tensor, sources: Sequence[Source]
+) -> tuple[Regions, Tensor]:
+    """Return regions with those of a mixture of sources, and the numbers with theirs.
+
+    Args:
+        regions, numbers: as known so far.
+        rows: where the mixed numbers would stand, with the axes of the numbers and the columns of ``Regions.rows``.
+        are_mixed: bool, which numbers are mixed.
+        sources: all that they are mixed of.
+    """
+    if not bool(are_mixed.any()):
+        return regions, numbers
+    new = rows[are_mixed]
+    new[:, SOURCE] = len(regions.sources)
+    places = torch.arange(len(new), dtype=torch.int32, device=numbers.device) + len(regions.rows)
+    whole = replace(regions, sources=(*regions.sources, mixture_of(sources)), rows=torch.cat([regions.rows, new]))
+    return whole, numbers.masked_scatter(are_mixed, places)
+
+
 def mixture_of(several: Sequence[Source]) -> SeenTokens:
     """Return the source of numbers that are made of tokens of different places: which token each is cannot be said,
     whatever is added to it."""
@@ -381,15 +401,8 @@ def merged(regions: Regions, numbers: Tensor) -> tuple[Regions, Tensor]:
     rows = torch.stack(shared, dim=-1)
     rows = torch.where(_are_filled(rows)[..., None], rows, torch.stack(all_of, dim=-1))
     made, new = _numbered(regions, rows, (image == last_image) & known.any(-1), numbers.amax(-1))
-    is_mixed = (image != last_image) & known.any(-1)
-    if not bool(is_mixed.any()):
-        return made, new
-    source = mixture_of(regions.sources)
-    of_all = torch.stack(all_of, dim=-1)[is_mixed]
-    of_all[:, SOURCE] = len(regions.sources)
-    places = torch.arange(len(of_all), dtype=torch.int32, device=rows.device) + len(made.rows)
-    whole = replace(made, sources=(*regions.sources, source), rows=torch.cat([made.rows, of_all]))
-    return whole, new.masked_scatter(is_mixed, places)
+    are_mixed = (image != last_image) & known.any(-1)
+    return with_mixtures(made, new, torch.stack(all_of, dim=-1), are_mixed, regions.sources)
 
 
 def are_apart(regions: Regions, numbers: Tensor) -> bool:

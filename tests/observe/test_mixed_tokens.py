@@ -616,3 +616,14 @@ def test_rows_that_a_layer_has_made_of_all_tokens_are_no_heads(reduce, attend):
 
     (m,) = recorded(Pools(), torch.randint(50, (2, 6))).attention.maps
     assert (m.weights.shape, m.queries) == ((1, 3, 6), ("row 0", "row 1", "row 2"))
+
+
+@pytest.mark.parametrize("add", [lambda a, b: a + b.roll(1, 1), lambda a, b: b.roll(1, 1) + a])
+def test_what_is_mixed_of_two_texts_is_of_both(add):
+    """Only the first was kept, and attention to the second was called cross-attention."""
+    words, q, k = nn.Embedding(50, D), nn.Linear(D, D), nn.Linear(D, D)
+    for which in (0, 1):
+        with mhaviz.record() as recording, torch.no_grad():
+            texts = words(IDS), words(IDS + 9)
+            by_hand(q(add(*texts)), k(texts[which]), texts[which])
+        assert recording.attention.maps[0].kind == "other"
