@@ -117,9 +117,8 @@ class RecordedAttention:
 
     def _require_one_stack(self) -> None:
         """Raise ArgumentError unless all attention was observed, and each layer is known to read the one before it."""
-        if self._notices.missed:
-            missed = self._notices.missed[0]
-            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {missed}")
+        if missed := self._notices.missed:
+            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {missed[0]}")
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
         of_other_kind = {one.number: other for one, other in self._sites.others_read()}
         last: dict[Kind, ObservedSite] = {}

@@ -27,7 +27,7 @@ class RecordedMasks:
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
-        self._options, self._log = recorded.options, recorded.log
+        self._log = recorded.log
         self._padded_tokens: deque[tuple[Part, Tensor]] = deque(maxlen=16)  # of the last masks: False for padding
         self._hidden: tuple[int, list[tuple[ObservedSite, Compared, Tensor | None]]] = 0, []  # masks of a call
 
@@ -107,7 +107,9 @@ class RecordedMasks:
     ) -> None:
         """Note which tokens of an example are left out because of a mask, which queries have weight despite it, and the
         softmax of which is NaN because of it."""
-        masked = self._recorded.drawn[site.number, self._options.passes.keeps(site.pass_number)].masked
+        drawn = self._recorded.drawn_of(site)
+        assert drawn is not None
+        masked = drawn.masked
         if seen.padding is not None and not bool(seen.padding.keys.all()):
             left_out = (~seen.padding.keys[0]).nonzero().flatten().tolist()
             # In other kinds, hidden keys may be those of a cache that is not full yet, or later ones.

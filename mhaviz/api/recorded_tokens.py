@@ -184,15 +184,11 @@ class TokenNames:
 
     def _ids_at(self, places: Places, entry: int) -> tuple[int, ...]:
         """Return the ids of tokens that were all looked up; empty: they were not, or they are not known."""
-        found: list[int] = []
+        found, read_of = [], cache(self._read_of)
         for number, (example, place) in zip(places.source[entry].tolist(), places.index[entry].tolist(), strict=True):
-            source = places.sources[number]
-            reads = frozenset(source.reads) if isinstance(source, SeenTokens) else frozenset[int]()
-            read = self._read(reads, source.sizes[-1]) if reads else None
-            if read is None or not isinstance(source, SeenTokens):
+            if (read := read_of(places.sources[number])) is None:
                 return ()
-            row = read.ids[0 if source.n_axes == 1 else example]
-            found.append(int(row[example if source.n_axes == 1 else place]))
+            found.append(int(read.ids[example, place]))
         return tuple(found)
 
     def _label(
@@ -212,8 +208,6 @@ class TokenNames:
         if not isinstance(source, SeenTokens):
             return otherwise
         example, place = places.index[entry, row].tolist()
-        if source.n_axes == 1:
-            example, place = 0, example
         words = words_of(source, example)
         return words[place] if words and words[place] != str(place) else otherwise
 
@@ -225,11 +219,15 @@ class TokenNames:
         is_alone = sum(other.sizes[-1] == source.sizes[-1] for other in places.sources) == 1
         return source.sizes[-1] if is_alone and len({*places.sequences}) == len(places.sources) else 0
 
+    def _read_of(self, source: Source) -> ReadIds | None:
+        """Return the token ids that were looked up at a source; None: none were, or they are not known."""
+        is_text = isinstance(source, SeenTokens) and bool(source.reads)
+        return self._read(frozenset(source.reads), source.sizes[-1]) if is_text else None  # type: ignore[union-attr]
+
     def _words_of(self, source: SeenTokens, example: int) -> tuple[str, ...]:
         """Return the names of the tokens of an example that were looked up at a source; empty: none were, or of none
         it is known which ids they have."""
-        read = self._read(frozenset(source.reads), source.sizes[-1]) if source.reads else None
-        if read is None:
+        if (read := self._read_of(source)) is None:
             return ()
         ids = tuple(read.ids[example].tolist())
         return self.name(Tokens(tuple(map(str, range(len(ids)))), ids=ids)).texts

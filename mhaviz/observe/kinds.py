@@ -20,8 +20,8 @@ def kind_of(observed: ObservedCall) -> Kind:
     ends = {one.end for one in (query, key) if are_same and one is not None}
     in_order = len(ends) < 2 and (are_same or not any(one is not None and one.is_reordered for one in (query, key)))
     # For a decoder that begins to generate, the next step will tell.
-    hides_later = in_order and sees_no_later(observed, k_length) and (are_same or is_causal or sees_more(observed))
-    if (q_length > 1 or is_causal) and hides_later:
+    may_hide = (q_length > 1 or is_causal) and in_order and sees_no_later(observed, k_length)
+    if may_hide and (are_same or is_causal or sees_more(observed)):
         return "masked"
     return "self" if are_same and (query == key or _is_within(query, key)) else "other"
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_MOST_LINES = 1000
+MOST_LINES = 1000
 """Number of different messages that are kept."""
 
 
@@ -35,7 +35,7 @@ class Log:
 
     def miss(self, line: str) -> None:
         """Note what is not shown, or not known, once."""
-        if len(self._lines) < _MOST_LINES:
+        if len(self._lines) < MOST_LINES:
             self._lines[line] = None
 
     def leave_out(self, attention: int, why: str) -> None:

@@ -32,7 +32,7 @@ from mhaviz.observe.fused import Fused
 from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.layouts import Layouts
-from mhaviz.observe.log import Log, SoftmaxNote
+from mhaviz.observe.log import MOST_LINES, Log, SoftmaxNote
 from mhaviz.observe.merging import Merging
 from mhaviz.observe.modules import Place, RunningModules, line_of_program
 from mhaviz.observe.observed import ObservedCall, order_by_sizes
@@ -385,7 +385,7 @@ class Watch:
     def _note_if_outside(self) -> None:
         """Note where an attention runs that is not within the model."""
         is_outside = self._has_model and torch._C._current_graph_task_id() == -1 and self._modules.place() is None
-        if is_outside and len(self._outside) < _MOST_LINES:
+        if is_outside and len(self._outside) < MOST_LINES:
             self._outside[self._modules.line()] = None
 
     def _refuse_unless_asked(self, place: Place, why: str) -> None:
@@ -418,8 +418,6 @@ class Watch:
             return "computes with tensors that hold nothing"
         return None
 
-
-_MOST_LINES = 1000
 
 _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.dtype})
 """Types of results that hold no tensor to follow, such as a tensor's shape."""

@@ -123,8 +123,8 @@ class Places:
         source: number of the source of each row; UNKNOWN: it is no token, or not known which.
         example: which example of its source it is of.
         place: its place in that example.
-        index: (batch_size, length, 2), the first index of the source at which it stands, and its place behind that:
-            example and place of a text, whatever stands along one side.
+        index: (batch_size, length, 2), example and place of the row in its source, whose last axis is that of tokens,
+            whatever stands along one side.
         begins: where each source begins in its sequence; see ``Sequences``.
         sequences: the first source of the sequence that each source belongs to.
         length: number of tokens in the sequence of the first row.
@@ -193,14 +193,20 @@ class Places:
         return found.pop() if len(found) == 1 == len(examples) else None
 
     @cached_property
-    def _known_sources(self) -> set[Source]:
-        """The sources of all known rows."""
-        return {self.sources[number] for number in np.unique(self.source[self.is_known]).tolist()}
+    def _known_numbers(self) -> list[int]:
+        """Numbers of the sources of all known rows."""
+        numbers: list[int] = np.unique(self.source[self.is_known]).tolist()
+        return numbers
 
     @cached_property
+    def _known_sources(self) -> set[Source]:
+        """The sources of all known rows."""
+        return {self.sources[number] for number in self._known_numbers}
+
+    @property
     def all_sequences(self) -> frozenset[Source]:
         """The sequences of all known rows."""
-        return frozenset(self.sequences[number] for number in np.unique(self.source[self.is_known]).tolist())
+        return frozenset(self.sequences[number] for number in self._known_numbers)
 
     @property
     def some_examples(self) -> tuple[Source, frozenset[int]] | None:
@@ -465,6 +471,8 @@ class _Coordinates:
         varies = np.array([len(np.unique(entry)) > 1 for entry in np.where(turned, rest, 0)])[:, None]
         place = np.where(turned & varies, _flat(starts, lengths, is_after | is_first), np.where(turned, first, rest))
         example = np.where(turned & varies, 0, np.where(turned, rest, first))
+        at_first = np.where(is_first, starts, 0).sum(axis=-1)
+        index = np.where(self._first == 2, 0, at_first), np.where(self._first == 2, at_first, rest)
         begins = []
         for source in self.sources:
             first, at = sequences.begins(source)
@@ -475,7 +483,7 @@ class _Coordinates:
             np.where(is_token, self.source, UNKNOWN),
             example,
             place,
-            np.stack([np.where(is_first, starts, 0).sum(axis=-1), rest], axis=-1),
+            np.stack(index, axis=-1),
             tuple(place for _, place in begins),
             tuple(first for first, _ in begins),
             self._length(turned, bool(varies[0, 0]), bool(is_split.any())),

@@ -28,7 +28,7 @@ def _multiply(tracer: "Tracer", done: Done) -> Traced | None:
     for x, other in (done.args[:2], done.args[1::-1]) if len(done.args) > 1 else ():
         is_share = isinstance(other, Tensor) and other.ndim > 1 and (other.shape[-1] == 1 or other.stride(-1) == 0)
         if is_share and isinstance(x, Tensor) and x.ndim > 1 and x.shape[-1] > 1:
-            traced = emptied(traced, other == 0)
+            traced = emptied(traced, other[..., :1] == 0)
     return traced
 
 

@@ -18,6 +18,7 @@ from mhaviz.observe.regions import (
     Source,
     Traced,
     absorbs,
+    is_mixture,
     merged,
     mixture_of,
     rank_of,
@@ -129,16 +130,6 @@ def _rank(source: Source, beside: "frozenset[Source] | None") -> int:
     return MADE if is_of_these else INPUT
 
 
-def _narrow(traced: Traced) -> Traced:
-    """Return what a tensor is made of, with length 1 for each axis along which its numbers are equal, such as heads."""
-    numbers = traced.numbers
-    for axis in traced.varying:
-        first = numbers.narrow(axis, 0, 1)
-        if torch.equal(first.expand_as(numbers), numbers):
-            numbers = first
-    return Traced(traced.regions, numbers, traced.other) if numbers is not traced.numbers else traced
-
-
 def sum_of(first: Traced, second: Traced) -> Traced:
     """Return what a sum of two tensors is made of, whose numbers have the same axes.
 
@@ -151,7 +142,7 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     if is_same and (x is y or (x.shape == y.shape and torch.equal(x, y))):
         return first
     if first.varying != second.varying:
-        first, second = _narrow(first), _narrow(second)
+        first, second = (replace(traced, numbers=short(traced.numbers)) for traced in (first, second))  # such as heads
     if first.varying != second.varying:
         if not (first.varying <= second.varying or second.varying <= first.varying):
             if MADE in first.ranks | second.ranks:  # along which axis its rows stand is not known
@@ -240,9 +231,9 @@ def _absorbed(
     regions: Regions, numbers: Tensor, pair: Sequence[Tensor], rows: Sequence[Tensor], are_open: Tensor
 ) -> Tensor:
     """Return numbers where a mixture is added to what it is made of, which leaves the mixture; ``are_open``: where."""
-    for number, mixture in enumerate(regions.sources):
-        if not absorbs(mixture, mixture):
-            continue
+    mixtures = [number for number, source in enumerate(regions.sources) if is_mixture(source)]
+    for number in mixtures if bool(are_open.any()) else ():
+        mixture = regions.sources[number]
         is_in = torch.tensor([absorbs(mixture, source) for source in regions.sources], device=numbers.device)
         for one, row, other in ((pair[0], rows[0], rows[1]), (pair[1], rows[1], rows[0])):
             stays = are_open & (row[..., SOURCE] == number) & is_in[other[..., SOURCE].long()]

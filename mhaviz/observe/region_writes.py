@@ -35,7 +35,7 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
         into = before.numbers.expand(x.shape).clone()
         if func is Tensor.__setitem__:
             into[args[1]] = NONE
-        elif func in _SCATTERS_OF_NUMBERS:
+        elif func in _SCATTERS:
             into = into.scatter(args[1], args[2], NONE)
         elif func in _INDEX_FILLS:
             into = into.index_fill(args[1], args[2], NONE)
@@ -51,7 +51,7 @@ def written(tracer: "Tracer", done: Done) -> Traced | None:
     if done.named("accumulate", False) is True:
         return nothing
     slim = old.shape[-1:] == new.shape[-1:] == (1,) and _leaves_features(done, x, source)
-    is_scatter = slim and _is_scatter(func)
+    is_scatter = slim and func in _SCATTERS
     others = [x[..., :1] if is_scatter and isinstance(x, Tensor) and x.shape == source.shape else x for x in args]
     old = full(old, x.shape, slim)
     into = old.clone()
@@ -76,7 +76,7 @@ def _leaves_features(done: Done, x: Tensor, source: Tensor) -> bool:
     if not isinstance(dim, int) or dim % x.ndim == x.ndim - 1:
         return False
     index = done.argument(2)
-    return not _is_scatter(done.func) or (isinstance(index, Tensor) and index.ndim == x.ndim and index.stride(-1) == 0)
+    return done.func not in _SCATTERS or (isinstance(index, Tensor) and index.ndim == x.ndim and index.stride(-1) == 0)
 
 
 def _without_blanks(regions: Regions, numbers: Tensor, old: Tensor, x: Tensor) -> Tensor:
@@ -132,10 +132,6 @@ def seen_through(x: Tensor, before: Traced | None, view: Tensor, written: Traced
     return Traced(several[0].regions, short(at(x).clone()))
 
 
-def _is_scatter(func: object) -> bool:
-    return getattr(func, "__name__", "").strip("_") == "scatter"
-
-
 def _is_all(item: object) -> bool:
     return isinstance(item, slice) and item == slice(None)
 
@@ -163,7 +159,7 @@ def are_apart_in_memory(x: Tensor, view: Tensor) -> bool:
 
 
 _PUTS = frozenset([Tensor.__setitem__, *functions("index_put")])
-_INDEX_FILLS, _SCATTERS_OF_NUMBERS = frozenset(functions("index_fill")), frozenset(functions("scatter"))
+_INDEX_FILLS, _SCATTERS = frozenset(functions("index_fill")), frozenset(functions("scatter"))
 _FILLS = frozenset([Tensor.fill_, Tensor.zero_])
 _VALUES = {"index_copy": 3, "index_fill": 3, "scatter": 3, "select_scatter": 1, "slice_scatter": 1}
 """Position of the values that functions write, where it is not the third."""

@@ -234,12 +234,16 @@ def mixture_of(several: Sequence[Source]) -> SeenTokens:
     return SeenTokens(sizes, n_axes, rank, made_of=roots_of(several), are_in_order=False)
 
 
+def is_mixture(source: Source) -> bool:
+    """Return whether a source is that of a mixture, and it is known of what."""
+    is_made = isinstance(source, SeenTokens) and source.rank != MADE and bool(source.made_of)
+    return is_made and not source.are_in_order  # type: ignore[union-attr]
+
+
 def absorbs(mixture: Source, source: Source) -> bool:
     """Return whether what is added to a mixture is of the inputs that it is a mixture of, so that it stays the same."""
-    if not isinstance(mixture, SeenTokens) or mixture.rank == MADE or mixture.are_in_order or not mixture.made_of:
-        return False
     roots = roots_of([source])
-    return roots is not None and roots <= mixture.made_of
+    return roots is not None and roots <= (roots_of([mixture]) or frozenset())
 
 
 def compacted(traced: Traced) -> Traced:

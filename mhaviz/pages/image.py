@@ -266,10 +266,8 @@ def _which(over: ImageAttention, heads: Sequence[_Head], best: _Head, evenly: Se
     """Return which head a title is about, and how many are even: " (L0 H1; even in 2 of 8 heads)"."""
     if len(heads) == 1:
         return f" ({mean_text(over.mean_over)})" if over.mean_over else ""
-    even = (
-        f"; even in {evenly[0].name if len(evenly) == 1 else f'{len(evenly)} of {len(heads)} {_panels(over)}'}"
-        * bool(evenly)
-    )
+    several = f"{len(evenly)} of {len(heads)} {_panels(over)}"
+    even = f"; even in {evenly[0].name if len(evenly) == 1 else several}" * bool(evenly)
     return f" ({best.name}{even})"
 
 
