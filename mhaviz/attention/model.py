@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
+from mhaviz.attention.targets import Target, Why
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.inputs.given import Given
@@ -153,6 +155,22 @@ class SiteCall:
 
 def _tokens_at(tokens: Tokens, positions: Sequence[int]) -> Tokens:
     return tokens[positions[0] : positions[-1] + 1] if is_run(positions) else tokens.at(tuple(positions))
+
+
+@dataclass(frozen=True)
+class GradedRun:
+    """A run of a model on one text, with the gradients of a target.
+
+    Attributes:
+        y: value of the target.
+        chosen: what the model chooses; see ``Target``.
+        attentions: its attentions, with the gradients at their outputs, in the order in which they run; those on which
+            the target does not depend are left out.
+    """
+
+    y: float
+    chosen: str
+    attentions: tuple[tuple[Site, GradedAttention], ...]
 
 
 OnAttention = Callable[[SiteCall], None]
@@ -294,6 +312,34 @@ class Model(ABC):
         """
         require_texts(Given(source_language=source, target_language=target))
         return self
+
+    def target(self, why: Why, text: Text) -> Target:
+        """Return the scalar of the model's output on a text that is explained.
+
+        Args:
+            why: a token, "label=NAME", "" for the model's top prediction, or a function from its output to a scalar.
+            text: the text.
+
+        Raises:
+            ArgumentError: the model predicts nothing, or not this.
+        """
+        raise ArgumentError(
+            f"{parameter('why')}: expected a model that predicts, which {type(self).__name__} does not; name a "
+            f"transformers model with a head, or translation, by {parameter('model')}"
+        )
+
+    def graded(self, text: Text, target: Target) -> GradedRun:
+        """Run on a text, and return the gradients of a target at the outputs of all attentions.
+
+        Raises:
+            MhavizError: no gradient arrives at an attention; the model mixes tokens outside of attention; y is NaN or
+                infinite; or it does not fit into memory.
+        """
+        raise NotImplementedError
+
+    def score(self, text: Text, target: Target) -> tuple[float, str]:
+        """Run on a text, and return the value of a target, and what the model chooses, as in ``GradedRun``."""
+        raise NotImplementedError
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """Return what the first layer reads for a text, and the embeddings and positions beside it.

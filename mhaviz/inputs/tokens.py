@@ -334,6 +334,16 @@ class Text:
             return self.source, self.source
         return (self.target, self.target) if kind == "masked" else (self.produced or self.target, self.source)
 
+    def without(self, ranges: Ranges) -> "Text":
+        """Return the text without some tokens of its source, and without its segments, as they are not counted anew."""
+        gone = {i for start, end in ranges for i in range(start, end)}
+        kept = [i for i in range(len(self.source)) if i not in gone]
+        source = Tokens(())
+        for start, end in runs_of(kept):
+            source += self.source[start:end]
+        types = tuple(self.types[i] for i in kept if self.types)
+        return replace(self, source=source, prompt=sum(i < self.prompt for i in kept), types=types, segments=())
+
 
 @dataclass(frozen=True)
 class Sentence:

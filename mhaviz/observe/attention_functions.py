@@ -20,7 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from mhaviz.attention.call import BLOCK, AttentionCall
 from mhaviz.observe.modules import Place
-from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.observed import ObservedCall, WeightedValues
 from mhaviz.observe.zeroing import zero_in_output
 
 SDPA, EAGER = "sdpa", "eager"
@@ -79,7 +79,8 @@ def attend(
     else:
         output = _by_own_rule(module, query, key, value, attention_mask, **given)
     heads = output.transpose(1, 2)
-    hook(ObservedCall(call, heads, zero=zero_in_output(heads), place=Place(module=module)))
+    weighted = WeightedValues(call.value, output, lambda x: x.transpose(1, 2))
+    hook(ObservedCall(call, heads, zero=zero_in_output(heads), weighted=lambda: weighted, place=Place(module=module)))
     return output, None
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mhaviz.attention.call import BLOCK, AttentionCall, AttentionWeights
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.observed import ObservedCall, OnRan
+from mhaviz.observe.observed import ObservedCall, OnRan, WeightedValues
 from mhaviz.observe.zeroing import zero_in_output
 
 _ROUNDING = 1e-5
@@ -31,7 +31,9 @@ def follow_flex(on_ran: OnRan, done: Done) -> None:
 
     def read(place: str) -> ObservedCall:
         call = call_of_flex(query, key, value, score_mod, block_mask[-1], scale)
-        return ObservedCall(call, done.result[0], zero=zero_in_output(done.result[0]))
+        made = done.result[0]
+        weighted = WeightedValues(value, made, lambda x: x)
+        return ObservedCall(call, made, zero=zero_in_output(made), weighted=lambda: weighted)
 
     on_ran((query, key, value), read, (query.shape[2], key.shape[2]))
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.attention.call import AttentionCall
 from mhaviz.observe.handlers import Done, Handler, guarded, safely, unseen
-from mhaviz.observe.observed import ObservedCall, OnRan
+from mhaviz.observe.observed import ObservedCall, OnRan, WeightedValues
 from mhaviz.observe.replacing import calls_followed
 from mhaviz.observe.steps import TakeStep, no_steps
 from mhaviz.observe.zeroing import zero_in_output
@@ -98,8 +98,9 @@ class Fused:
 
         def read(place: str) -> ObservedCall:
             zero = None if dropout or within else zero_in_output(done.result)
-            call = call_of_sdpa(*done.args, **done.kwargs)
-            return ObservedCall(call, None if dropout else done.result, drops or bool(dropout), zero=zero, nan=nan)
+            call, output = call_of_sdpa(*done.args, **done.kwargs), None if dropout else done.result
+            weighted = None if output is None else WeightedValues(call.value, output, lambda x: x)
+            return ObservedCall(call, output, drops or bool(dropout), zero=zero, weighted=lambda: weighted, nan=nan)
 
         self._on_ran(within or given, read, (given[0].shape[-2], given[1].shape[-2]))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,10 @@ from mhaviz.observe.zeroing import Arrange, Zero, zero_in_output
 
 @dataclass(frozen=True)
 class WeightedValues:
-    """Product of values with weights that the program has computed itself.
+    """Product of weights with values, as the program has it.
 
     Attributes:
-        value: (batch_size, n_heads, k_length, d_value).
+        value: (batch_size, n_heads, k_length, d_value); of an ``AttentionCall``, its values.
         made: the product, with which the program goes on, in the program's own axes.
         arrange: puts the axes of ``made`` in the order batch_size, n_heads, q_length, d_value.
         have_met_again: returns, when called later, whether the same weights have since been multiplied by other values.
@@ -29,7 +30,7 @@ class WeightedValues:
     value: Tensor
     made: Tensor
     arrange: Arrange
-    have_met_again: Callable[[], bool]
+    have_met_again: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class ObservedCall:
         is_random: whether random numbers of the program that are no dropout have changed the weights.
         are_fixed: whether the queries are fixed rows, such as learned ones, and whether the keys are; None: not known.
         zero: zeroes heads in the program's output, see ``Zero``; None: it is too late, or that tensor is not known.
-        weighted: for weights that the program computes itself, returns their product with values; only valid during the
-            call. None, or a result of None: not known.
+        weighted: returns the product of its weights with values; only valid during the call. None, or a result of None:
+            not known.
         nan: bool, (batch_size, q_length), True for queries whose softmax is NaN in the program, as they see no key, and
             whose weights in the call are 0; None: as all False.
         order: roles of the program's own axes.
@@ -95,12 +96,15 @@ class ObservedCall:
 
         The mask must be broadcastable to (…, q_length, k_length).
         """
-        call, output, zero = self.call, self.output, self.zero
+        call, output, zero, weighted = self.call, self.output, self.zero, self.weighted
         call = _in_order(call, order) if isinstance(call, AttentionCall) else call.arranged(order.arrange)
         if output is not None and not order.is_plain:
             zero = None if zero is None else zero_in_output(output, order.arrange)
             output = order.arrange(output)
-        return replace(self, call=call, output=output, zero=zero, order=order)
+        if not order.is_plain and weighted is not None and (product := weighted()) is not None:
+            value = call.value if isinstance(call, AttentionCall) else order.arrange_keys(product.value)
+            weighted = partial(replace, product, value=value, arrange=lambda x: order.arrange(product.arrange(x)))
+        return replace(self, call=call, output=output, zero=zero, weighted=weighted, order=order)
 
 
 def _in_order(call: AttentionCall, order: Order) -> AttentionCall:

@@ -15,6 +15,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
     AutoModelForTextEncoding,
     AutoTokenizer,
     PreTrainedConfig,
@@ -119,6 +120,11 @@ class Loaded:
         finally:
             for part, attention_type in zip(parts, types, strict=True):
                 part.set_attention_type(attention_type)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether it predicts a label of a text."""
+        return type(self.model) in _classes(AutoModelForSequenceClassification, self.model.config)
 
     @property
     def has_encoder(self) -> bool:
@@ -335,13 +341,17 @@ def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
 
 
 def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    """Return the class of the model with a head that predicts tokens, if possible the one its configuration names.
+    """Return the class of the model with a head that predicts labels or tokens, if possible the one its configuration
+    names.
 
     None: there is no such class, or the model is an encoder with a decoder, whose ``usual_class`` has the head.
     """
+    named = set(config.architectures or ())
+    for kind in _classes(AutoModelForSequenceClassification, config):
+        if kind.__name__ in named:
+            return kind
     if config.is_encoder_decoder:
         return None
-    named = set(config.architectures or ())
     masked, causal, bare = (_classes(auto, config) for auto in (AutoModelForMaskedLM, AutoModelForCausalLM, AutoModel))
     for kind in (*masked, *causal):
         if kind.__name__ in named:

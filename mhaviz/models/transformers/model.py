@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mhaviz.attention.model import CorpusModel, Inputs, OnAttention, Site, SiteCall, heads_of, show
+from mhaviz.attention.model import CorpusModel, GradedRun, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
+from mhaviz.attention.targets import Target, Why
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.tokens import Kind, Piece, Text, Tokens, segments_text
 from mhaviz.limits import require_comparable
 from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.models.transformers import explain
 from mhaviz.models.transformers.embedding import first_input
 from mhaviz.models.transformers.fingerprint import fingerprint
 from mhaviz.models.transformers.languages import Languages
@@ -155,6 +157,19 @@ class TransformersModel(CorpusModel):
 
         if run_hooked(self.loaded, self.texts.batch(texts), hook, last) is not None:  # the last one did not run
             raise form_of_its_own(self.loaded, "try a shorter text")
+
+    def target(self, why: Why, text: Text) -> Target:
+        """See ``Model.target``."""
+        return explain.target_of(self.texts, why, text, self._kinds == ("masked",))
+
+    def graded(self, text: Text, target: Target) -> GradedRun:
+        """See ``Model.graded``."""
+        self._require_one_process("gradients are computed")
+        return explain.graded(self.texts, text, target)
+
+    def score(self, text: Text, target: Target) -> tuple[float, str]:
+        """See ``Model.score``."""
+        return explain.score(self.texts, text, target)
 
     @property
     def predictor(self) -> TransformersPredictor:

@@ -93,11 +93,8 @@ def output_grams(loaded: Loaded, sites: Iterable[Site], inputs: Fields) -> Mappi
 
 def weighted_of(observed: ObservedCall) -> WeightedValues | None:
     """Return the values of an attention and the tensor with its heads' output; None: not known."""
-    if not isinstance(observed.call, AttentionCall):
-        return observed.weighted() if observed.weighted is not None else None
-    if observed.output is None or observed.zero is None:
-        return None
-    return WeightedValues(observed.call.value, observed.output, lambda x: x, lambda: False)
+    is_projected_within = isinstance(observed.call, AttentionCall) and observed.zero is None
+    return None if observed.weighted is None or is_projected_within else observed.weighted()
 
 
 def _difference_of_heads(observed: ObservedCall, weighted: WeightedValues) -> float:

@@ -43,6 +43,7 @@ def run_hooked(
     last: int | None = None,
     whole: bool = False,
     on_missed: OnMissed = lambda line: None,
+    with_graph: bool = False,
 ) -> Any:
     """Run one forward pass as ``run`` does, with a hook on each attention.
 
@@ -51,7 +52,7 @@ def run_hooked(
         fields: inputs of the model.
         hook: called with each attention.
         last: number of the attention after which the pass ends, and None is returned; None: run all of it.
-        whole: as in ``run``.
+        whole, with_graph: as in ``run``.
         on_missed: called with a line for each attention that is not observed.
 
     Raises:
@@ -72,7 +73,7 @@ def run_hooked(
     length = fields["input_ids"].shape[1]
     try:
         with hooked(on_observed) if loaded.by_interface else _watching(loaded, length, on_observed, on_missed):
-            return run(loaded, fields, whole)
+            return run(loaded, fields, whole, with_graph)
     except SeenEnoughError:
         if raised:
             raise raised.pop() from None  # so that no frame is kept alive
@@ -98,18 +99,35 @@ def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed
         on_missed(line)
 
 
-def run(loaded: Loaded, fields: Fields, whole: bool = False) -> object:
+def run(loaded: Loaded, fields: Fields, whole: bool = False, with_graph: bool = False) -> object:
     """Run one forward pass, and return the model's output.
 
     Args:
         loaded: the model.
         fields: inputs of the model.
         whole: whether to run the head after the last layer, such as a language modelling head.
+        with_graph: whether autograd records the pass, from the embeddings on.
     """
     model: nn.Module = loaded.model if whole else loaded.model.base_model
     cache = {} if field_of(loaded.model.config, "use_cache") is None else {"use_cache": False}
-    with torch.no_grad(), loaded.running():
+    with _from_embeddings(loaded.model) if with_graph else torch.no_grad(), loaded.running():
         return model(**fields, **cache, return_dict=True)
+
+
+@contextmanager
+def _from_embeddings(model: nn.Module) -> Iterator[None]:
+    """Record a graph that begins at the embeddings. Other parameters have no gradients, as these hold activations."""
+    embeddings = [part for part in model.modules() if isinstance(part, nn.Embedding)]
+    begin = {id(x) for part in embeddings for x in part.parameters(recurse=False)}
+    before = [(x, x.requires_grad) for x in model.parameters() if x.is_floating_point()]
+    try:
+        for x, _ in before:
+            x.requires_grad_(not begin or id(x) in begin)
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        for x, requires_grad in before:
+            x.requires_grad_(requires_grad)
 
 
 def field_of(config: Any, name: str) -> Any:

@@ -1,0 +1,103 @@
+"""Relevance of the words of a text for a prediction, beside the fall of its score when a word is removed."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhaviz.analyses.relevance import queries_of_y, relevance, relevance_of_both
+from mhaviz.attention.graded import GradedAttention
+from mhaviz.attention.model import GradedRun, Inputs, Model
+from mhaviz.attention.targets import Why, require_one_text
+from mhaviz.errors import MhavizError
+from mhaviz.inputs.spans import span_tokens, words_or_tokens
+from mhaviz.inputs.tokens import Kind, Tokens
+from mhaviz.results.relevance import MOST_REMOVED, Relevance, Removal, WordRelevance
+
+
+def word_relevance(
+    model: Model,
+    inputs: Inputs,
+    why: Why,
+    removal: Removal = "top",
+    on_progress: Callable[[float, str], None] = lambda done, what: None,
+) -> Relevance:
+    """Compute the relevance of each word for a target, and how much the target falls without some of them.
+
+    Args:
+        model: the model; all of its attentions take part.
+        inputs: one text.
+        why: see ``Model.target``.
+        removal: the words that are removed, one at a time, with one forward pass each: the five with the largest
+            relevance, or all.
+        on_progress: called with the share of the work that is done, and what is next.
+
+    Raises:
+        ArgumentError: several texts; as ``Model.target``.
+        MhavizError: as ``Model.graded``.
+    """
+    text = require_one_text(inputs.texts)
+    target = model.target(why, text)
+    on_progress(0.0, "gradients")
+    run = model.graded(text, target)
+    of_text, of_written = relevance_of_tokens(run)
+    side = _by_word(text.source, of_text, len(text.source) if not text.prompt else text.prompt)
+    candidates = side.ranked if removal == "all" else side.ranked[:MOST_REMOVED]
+    falls, without = side.falls.copy(), [*side.without]
+    for done, word in enumerate(candidates):
+        on_progress((1 + done) / (1 + len(candidates)), "removing words")
+        rest = text.without(side.words.ranges[word])
+        if len(rest.source.of_text):
+            score, without[word] = model.score(rest, target)
+            falls[word] = run.y - score
+    source = model.describe(inputs)
+    removed = WordRelevance(side.words, side.relevance, side.aside, falls, tuple(without))
+    written = None if of_written is None or text.target is None else _by_word(text.target, of_written, len(text.target))
+    return Relevance(source, target.explained, run.y, run.chosen, removed, written, removal)
+
+
+def relevance_of_tokens(run: GradedRun) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Compute the relevance of each token of a text, and of what the decoder of an encoder with a decoder reads.
+
+    Raises:
+        MhavizError: the attentions are no stack of layers of one length, nor an encoder and a decoder.
+    """
+    of = {kind: [graded for site, graded in run.attentions if site.kind == kind] for kind in _KINDS}
+    stacks = [kind for kind in _KINDS if of[kind]]
+    if len(stacks) == 1 and stacks != ["cross"]:
+        (layers,) = (of[stacks[0]],)
+        _require_one_length(layers)
+        return _numbers(relevance(layers, queries_of_y(layers[-1]))), None
+    if stacks == [*_KINDS] and len(of["masked"]) == len(of["cross"]):
+        for kind in ("self", "masked", "cross"):
+            _require_one_length(of[kind])
+        written, text = relevance_of_both(of["self"], of["masked"], of["cross"], queries_of_y(of["cross"][-1]))
+        return _numbers(text), _numbers(written)
+    named = ", ".join(f"{len(of[kind])} {kind}" for kind in stacks)
+    raise MhavizError(
+        f"expected layers of self-attention, or an encoder and a decoder with as much source-target as masked "
+        f"attention, got {named}: how these join is not known"
+    )
+
+
+_KINDS: tuple[Kind, ...] = ("self", "masked", "cross")
+
+
+def _require_one_length(layers: Sequence[GradedAttention]) -> None:
+    lengths = {layer.call.shape[2:] for layer in layers}
+    if len(lengths) > 1:
+        raise MhavizError(f"expected layers of one length, got {sorted(lengths)}: which tokens are which is not known")
+
+
+def _numbers(x: Tensor) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = x[0].double().cpu().numpy()
+    return numbers
+
+
+def _by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int) -> WordRelevance:
+    """Return the relevance by word; ``given``: number of tokens that were given, and not written by the model."""
+    words = span_tokens(words_or_tokens(tokens), tokens)
+    sums = np.array([sum(relevance[start:end].sum() for start, end in ranges) for ranges in words.ranges])
+    aside = np.array([i in words.special or ranges[0][0] >= given for i, ranges in enumerate(words.ranges)])
+    return WordRelevance(words, sums, aside, np.full(len(sums), np.nan), ("",) * len(sums))

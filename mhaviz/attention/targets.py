@@ -1,0 +1,135 @@
+"""Targets: the scalar y of a model's output that is explained, such as the logit of a token or of a label."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.inputs.tokens import Text
+from mhaviz.results.relevance import Explained
+
+LABEL = "label="
+"""Beginning of a target that is the label of a classifier."""
+
+_LISTED = 12  # most choices that a message lists
+
+Why = str | Callable[[Any], Tensor]
+"""What is explained: a token, "label=NAME", "" for the model's top prediction, or a function from the model's output to
+a scalar."""
+
+Places = Callable[[Text], Sequence[tuple[int, int]]]
+"""Returns the elements of the logits, (rows, columns), whose mean is y for a text."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A scalar y of a model's output.
+
+    Attributes:
+        explained: what it is.
+        value: returns y for the model's output on a text, as a tensor with one element.
+        chosen: returns the choice with the highest logit for an output and a text; None: there is no single choice.
+    """
+
+    explained: Explained
+    value: Callable[[Any, Text], Tensor]
+    chosen: Callable[[Any, Text], str] | None = None
+
+
+def target_of_function(function: Callable[[Any], Tensor]) -> Target:
+    """Return the target of a function from the model's output to a scalar, under the function's name."""
+    name = getattr(function, "__name__", "y")
+    name = "y" if name == "<lambda>" else name
+
+    def value(output: Any, text: Text) -> Tensor:
+        y = function(output)
+        if not isinstance(y, Tensor) or y.numel() != 1:
+            got = f"a tensor of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+            raise ArgumentError(f"expected a scalar from {quoted(name)}, got {got}; choose an element, or sum them")
+        return y
+
+    return Target(Explained("function", name), value)
+
+
+def target_of_logits(
+    explained: Explained,
+    logits: Callable[[Any], Tensor],
+    places: Places,
+    name_of: Callable[[int], str] | None = None,
+) -> Target:
+    """Return the target of one logit, or of the mean of several.
+
+    Args:
+        explained: what it is.
+        logits: returns the logits, (rows, columns), of an output.
+        places: see ``Places``.
+        name_of: returns the name of a column, where y is a single logit and the highest of its row is chosen.
+    """
+
+    def value(output: Any, text: Text) -> Tensor:
+        rows, columns = zip(*places(text), strict=True)
+        return logits(output)[list(rows), list(columns)].mean()
+
+    def chosen(output: Any, text: Text) -> str:
+        assert name_of is not None
+        ((row, _),) = places(text)
+        return name_of(int(logits(output)[row].argmax()))
+
+    return Target(explained, value, None if name_of is None else chosen)
+
+
+def require_one_text(texts: Sequence[Text]) -> Text:
+    """Return the one text. Raises ArgumentError if there are several."""
+    if len(texts) != 1:
+        raise ArgumentError(f"{parameter('why')} explains one prediction, got {len(texts)} texts; give one of them")
+    return texts[0]
+
+
+def label_of(why: str, labels: Sequence[str]) -> int:
+    """Return the index of the label that a target names.
+
+    Raises:
+        ArgumentError: the target names no label; the classifier has no such label.
+    """
+    if not why.startswith(LABEL):
+        raise ArgumentError(
+            f"{parameter('why')}: expected {LABEL}NAME, as the model is a classifier, got {quoted(why)}; it has "
+            f"{_listed(labels)}"
+        )
+    wanted = why.removeprefix(LABEL)
+    alike = [i for i, label in enumerate(labels) if label == wanted]
+    alike = alike or [i for i, label in enumerate(labels) if label.casefold() == wanted.casefold()]
+    if len(alike) != 1:
+        raise ArgumentError(f"{parameter('why')}: the model has no label {quoted(wanted)}; it has {_listed(labels)}")
+    return alike[0]
+
+
+def place_of_written(why: str, written: Sequence[str]) -> int:
+    """Return the place of a token among those that a decoder has written.
+
+    Raises:
+        ArgumentError: it is not among them, or more than once.
+    """
+    there = [i for i, label in enumerate(written) if label == why]
+    there = there or [i for i, label in enumerate(written) if label.strip() == why.strip()]
+    if len(there) != 1:
+        how_often = f"{len(there)} times" if there else "not"
+        raise ArgumentError(
+            f"{parameter('why')}: {quoted(why)} is {how_often} among the written tokens, {_listed(written)}; name one "
+            f"that is there once, or none, for all of them"
+        )
+    return there[0]
+
+
+def require_finite(y: float) -> float:
+    """Return y. Raises MhavizError if it is NaN or infinite."""
+    if not math.isfinite(y):
+        raise MhavizError(f"expected a finite y, got {y}; take another copy of the model, or another target")
+    return y
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names[:_LISTED])) + f", … ({len(names)} in all)" * (len(names) > _LISTED)

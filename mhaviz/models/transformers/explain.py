@@ -1,0 +1,212 @@
+"""Predictions of a model of transformers that are explained: their targets, and their gradients at its attentions."""
+
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from mhaviz.attention.graded import GradedAttention
+from mhaviz.attention.model import GradedRun, Site
+from mhaviz.attention.targets import (
+    Target,
+    Why,
+    label_of,
+    place_of_written,
+    require_finite,
+    target_of_function,
+    target_of_logits,
+)
+from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
+from mhaviz.inputs.tokens import Text
+from mhaviz.models.transformers.load import Loaded
+from mhaviz.models.transformers.read import id_of, name_tokens, plain_ids
+from mhaviz.models.transformers.run import run, run_hooked
+from mhaviz.models.transformers.sites import few_tokens
+from mhaviz.models.transformers.texts import Texts
+from mhaviz.observe.gradients import HeldCall, blocked_gradients, differentiate, hold
+from mhaviz.observe.observed import ObservedCall
+from mhaviz.results.relevance import Explained
+
+_LENGTHS = (4, 3)
+"""Numbers of tokens of an encoder and of a decoder on which it is tested whether tokens mix outside of attention."""
+
+
+def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
+    """Return the target of a model; see ``Model.target``.
+
+    Args:
+        texts: the model with its reader.
+        why, text: see ``Model.target``.
+        is_masked: whether all attention is masked self-attention, so that the last token predicts the next one.
+    """
+    if callable(why):
+        return target_of_function(why)
+    loaded = texts.loaded
+    if loaded.is_classifier:
+        return _target_of_label(texts, why, text)
+    if loaded.is_top_random or loaded.model.get_output_embeddings() is None:  # type: ignore[no-untyped-call]
+        raise ArgumentError(
+            f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a token or a "
+            f"label; give a function of its output in Python, or another model"
+        )
+    if loaded.has_encoder or text.prompt:
+        return _target_of_written(texts, why, text)
+    if is_masked:
+        return _target_of_token(texts, why, text, lambda text: len(text.source) - 1)
+    mask = id_of(loaded.tokenizer, "mask_token_id")
+    if mask is None or text.source.ids.count(mask) != 1:
+        raise ArgumentError(
+            f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one "
+            f"{loaded.tokenizer.mask_token or 'mask token'} in the text, got {text.source.ids.count(mask or -1)}"
+        )
+    return _target_of_token(texts, why, text, lambda text: text.source.ids.index(mask))
+
+
+def _logits(output: Any) -> Tensor:
+    logits: Tensor = output["logits"][0]
+    return logits if logits.ndim > 1 else logits[None]
+
+
+def _target_of_label(texts: Texts, why: str, text: Text) -> Target:
+    config: Any = texts.loaded.model.config
+    labels = [str(config.id2label.get(i, i)) for i in range(config.num_labels)]
+    number = int(_logits(_output(texts, text))[0].argmax()) if not why else label_of(why, labels)
+    is_choice = len(labels) > 1 and config.problem_type != "multi_label_classification"
+    explained = Explained("label", labels[number], not why)
+    return target_of_logits(explained, _logits, lambda text: [(0, number)], labels.__getitem__ if is_choice else None)
+
+
+def _target_of_written(texts: Texts, why: str, text: Text) -> Target:
+    """Return the target of what a decoder has written, or of a token of it."""
+    has_encoder = texts.loaded.has_encoder
+    written = text.produced if has_encoder else text.source[text.prompt :]
+    assert written is not None
+    ids, first = written.ids, place_of_written(why, written.texts) if why else 0
+    places = range(first, first + 1) if why else range(len(ids))
+
+    def places_of(text: Text) -> list[tuple[int, int]]:
+        begin = 0 if has_encoder else text.prompt - 1  # the row that predicts the first token
+        return [(begin + i, ids[i]) for i in places]
+
+    if why:
+        explained = Explained("token", written.texts[first])
+        return target_of_logits(explained, _logits, places_of, _token_name(texts.loaded))
+    return target_of_logits(Explained("written", "".join(written.texts), is_top=True), _logits, places_of)
+
+
+def _target_of_token(texts: Texts, why: str, text: Text, row_of: Any) -> Target:
+    """Return the target of a token at one place; ``row_of``: returns the place in a text."""
+    name_of = _token_name(texts.loaded)
+    number = _id_of_token(texts.loaded, why) if why else int(_logits(_output(texts, text))[row_of(text)].argmax())
+    explained = Explained("token", name_of(number), not why)
+    return target_of_logits(explained, _logits, lambda text: [(row_of(text), number)], name_of)
+
+
+def _token_name(loaded: Loaded) -> Any:
+    return lambda number: name_tokens(loaded.tokenizer, [number]).texts[0]
+
+
+def _id_of_token(loaded: Loaded, why: str) -> int:
+    """Return the id of a token. Raises ArgumentError if the text is of several tokens."""
+    found = [plain_ids(loaded.tokenizer, text) for text in (why, f" {why}")]
+    for ids in found:
+        if len(ids) == 1 and ids[0] != id_of(loaded.tokenizer, "unk_token_id"):
+            return ids[0]
+    pieces = ", ".join(map(quoted, name_tokens(loaded.tokenizer, found[0]).texts[:8])) or "none"
+    raise ArgumentError(
+        f"{parameter('why')}: expected a single token of the model, got {quoted(why)}, which is {len(found[0])} "
+        f"({pieces}); name the first of them"
+    )
+
+
+def _output(texts: Texts, text: Text) -> Any:
+    return run(texts.loaded, texts.batch([text]), whole=True)
+
+
+def score(texts: Texts, text: Text, target: Target) -> tuple[float, str]:
+    """Run the model on a text, and return the target's value, and what is chosen; see ``Model.score``."""
+    output = _output(texts, text)
+    with torch.no_grad(), texts.loaded.running():
+        return require_finite(float(target.value(output, text))), _chosen(target, output, text)
+
+
+def _chosen(target: Target, output: Any, text: Text) -> str:
+    return "" if target.chosen is None else target.chosen(output, text)
+
+
+def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
+    """Run the model on a text, and return the target's gradients at its attentions; see ``Model.graded``."""
+    loaded = texts.loaded
+    _require_attention_alone(loaded)
+    output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
+    with torch.enable_grad():
+        y = target.value(output, text)
+    number, chosen = require_finite(float(y.detach())), _chosen(target, output, text)
+    found = sorted(differentiate(y, retain_graph=False), key=lambda one: one.held.tag.number)
+    if not found:
+        raise MhavizError(f"{loaded.name}: y does not depend on any attention")
+    return GradedRun(number, chosen, tuple((one.held.tag, graded_attention(one.held, one.gradient)) for one in found))
+
+
+def graded_attention(held: HeldCall, gradient: Tensor, name: str = "") -> GradedAttention:
+    """Return an attention with the gradient at its output."""
+    name = name or _name(held.tag)
+    if not held.is_unchanged:
+        raise MhavizError(f"{name}: its tensors were changed in place after it had run, so that its weights are lost")
+    return GradedAttention(name, held.call, held.value, gradient, held.output if held.is_output_kept else None)
+
+
+def _name(site: Site) -> str:
+    return f"layer {site.layer}, {site.kind}"
+
+
+def _mixing(loaded: Loaded) -> str:
+    """Return where tokens mix outside of attention in a model; "": nowhere.
+
+    The model runs on a few tokens. A hidden state must depend on the embedding of its own token alone, once no gradient
+    passes through attention.
+    """
+    if loaded.unshown:
+        return "has attention in a form of its own"
+    source_length, target_length = _LENGTHS
+    length = target_length if loaded.has_encoder else source_length
+
+    output: Any = run_hooked(loaded, few_tokens(loaded, *_LENGTHS), partial(_hold, loaded), with_graph=True)
+    hidden = output["last_hidden_state"] if "last_hidden_state" in output else output[0]
+    sides = [(hidden, length)]
+    if loaded.has_encoder and output.get("encoder_last_hidden_state") is not None:
+        sides.append((output["encoder_last_hidden_state"], source_length))
+    for side, n in sides:
+        for row in range(n):
+            for gradient in blocked_gradients(side[0, row].float().square().sum(), "EmbeddingBackward0"):
+                read = gradient.reshape(-1, gradient.shape[-1]).abs().sum(dim=-1).nonzero().flatten().tolist()
+                n_rows = gradient.shape[:-1].numel()
+                if n_rows in _LENGTHS and set(read) - ({row} if n_rows == n else set()):
+                    return "mixes tokens outside of attention"
+    return ""
+
+
+_checked = WeakKeyDictionary[nn.Module, str]()
+"""Result of ``_mixing`` for each model."""
+
+
+def _require_attention_alone(loaded: Loaded) -> None:
+    """Raise MhavizError if tokens mix outside of attention, as in Mamba or by convolutions."""
+    if loaded.model not in _checked:
+        _checked[loaded.model] = _mixing(loaded)
+    if why := _checked[loaded.model]:
+        raise MhavizError(
+            f"{loaded.name} ({loaded.type}) {why}; relevance goes through the weights of attention alone, and would "
+            f"miss that; mhaviz ablate measures what heads change"
+        )
+
+
+def _hold(loaded: Loaded, number: int, observed: ObservedCall) -> None:
+    """Let the graph hold an attention. Raises MhavizError if that cannot be, or it is none that is drawn."""
+    site = next((site for site in loaded.sites if site.number == number), None)
+    if site is None:
+        raise MhavizError(f"{loaded.name}: expected only attention that can be drawn, got another beside it")
+    if why := hold(observed, site):
+        raise MhavizError(f"{loaded.name}: {_name(site)}: no gradient arrives, as {why}")

@@ -1,0 +1,203 @@
+"""Find the gradient of a scalar at the output of each attention that has been observed, in the program's own graph.
+
+What is needed of an attention is held by the node of the graph that has made its output, so that it lives as long as
+the graph, and no longer. From a scalar y, the graph leads to all attentions on which y depends. A node stays what it
+is if the program changes the output in place afterwards, as the tensor's gradient would not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node
+
+from mhaviz.attention.call import AttentionCall, AttentionWeights
+from mhaviz.errors import MhavizError
+from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.zeroing import Arrange
+
+_KEY = "mhaviz attention"
+"""Key in the metadata of a node, under which it holds the attentions whose output it has made."""
+
+
+@dataclass(frozen=True)
+class HeldCall:
+    """What is held of an attention until the graph is gone. Tensors have no gradients.
+
+    Attributes:
+        tag: what the caller knows it by.
+        call: its inputs, or its weights, for all examples.
+        value: (batch_size, n_heads or n_kv_heads, k_length, d_value).
+        output: (batch_size, n_heads, q_length, d_value).
+        arrange: puts the axes of a gradient of the program's own output in this order.
+        place: which output of the node it is.
+        versions: how often its tensors and its output had been changed in place.
+    """
+
+    tag: Any
+    call: AttentionCall | AttentionWeights
+    value: Tensor
+    output: Tensor
+    arrange: Arrange
+    place: int
+    versions: tuple[int, ...]
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the program has not changed its queries, keys, values or weights in place since."""
+        return self.versions[1:] == _versions(self.call, self.value, self.output)[1:]
+
+    @property
+    def is_output_kept(self) -> bool:
+        """Whether the program has not changed its output in place since."""
+        return self.versions[0] == _version(self.output)
+
+
+class Differentiated(NamedTuple):
+    """An attention, and the gradient of a scalar at its output, (batch_size, n_heads, q_length, d_value)."""
+
+    held: HeldCall
+    gradient: Tensor
+
+
+def hold(observed: ObservedCall, tag: Any) -> str:
+    """Let the graph hold an attention that has just run. Return why no gradient can be found there; "" if it can."""
+    if observed.is_before_dropout:
+        return "dropout has changed its weights; call eval()"
+    if observed.is_random:
+        return "random numbers have changed its weights"
+    if observed.weighted is None or (product := observed.weighted()) is None:
+        return "its output is projected within one function, or its values are not known"
+    made, call = product.made, observed.call
+    if not made.requires_grad or made.grad_fn is None:
+        return "its output has no gradient"
+    call = _detached(call)
+    value = call.value if isinstance(call, AttentionCall) else product.value.detach()
+    output = product.arrange(made.detach())
+    held = HeldCall(tag, call, value, output, product.arrange, made.output_nr, _versions(call, value, output))
+    _metadata(made.grad_fn).setdefault(_KEY, []).append(held)
+    return ""
+
+
+def differentiate(y: Tensor, retain_graph: bool = True) -> list[Differentiated]:
+    """Return the attentions on which a scalar depends, with its gradients at their outputs, in no order.
+
+    Gradients of parameters are not computed.
+
+    Args:
+        y: scalar, whose graph is alive.
+        retain_graph: whether the graph is kept.
+
+    Raises:
+        MhavizError: y is no scalar, or has no gradient; or tensors were changed in place.
+    """
+    if not isinstance(y, Tensor) or y.numel() != 1:
+        got = f"a tensor of {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        raise MhavizError(f"expected a scalar, such as one logit, got {got}; choose an element, or sum them")
+    if y.grad_fn is None:
+        raise MhavizError(
+            "expected a scalar with a gradient, got none: it was computed under no_grad or inference_mode, by a "
+            "quantised layer, or from constants"
+        )
+    found = [(node, held) for node in _nodes(y.grad_fn) for held in _metadata(node).get(_KEY, ())]
+    if not found:
+        return []
+    edges = [GradientEdge(node, held.place) for node, held in found]
+    gradients = torch.autograd.grad(y.reshape(()), edges, retain_graph=retain_graph, allow_unused=True)
+    return [
+        Differentiated(held, held.arrange(gradient))
+        for (_, held), gradient in zip(found, gradients, strict=True)
+        if gradient is not None
+    ]
+
+
+def blocked_gradients(y: Tensor, name: str) -> list[Tensor]:
+    """Return the gradients of a scalar at what nodes of a name have made, if none passes through attention.
+
+    The graph is kept, and lets gradients pass afterwards.
+    """
+    assert y.grad_fn is not None
+    nodes = list(_nodes(y.grad_fn))
+    ends = [node for node in nodes if node.name() == name]
+    blocks = [node.register_prehook(_blocked) for node in nodes if _KEY in _metadata(node)]
+    try:
+        found = torch.autograd.grad(y, [GradientEdge(end, 0) for end in ends], retain_graph=True, allow_unused=True)
+    finally:
+        for block in blocks:
+            block.remove()
+    return [gradient for gradient in found if gradient is not None]
+
+
+def _blocked(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(None if x is None else torch.zeros_like(x) for x in gradients)
+
+
+def require_attention_alone(y: Tensor) -> None:
+    """Raise MhavizError if y depends on attention through a convolution or a recurrent layer, which mix tokens too.
+
+    What stands before all attention, such as the convolution that makes patches, makes the tokens. Code that mixes
+    tokens by other functions is not recognised.
+    """
+    nodes = list(_nodes(y.grad_fn)) if y.grad_fn is not None else []
+    after = set[Node]()  # of the nodes, those that are computed from an attention
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for before, _ in node.next_functions:
+            if before is not None:
+                users.setdefault(before, []).append(node)
+    left = [node for node in nodes if _KEY in _metadata(node)]
+    while left:
+        new = [user for user in users.get(left.pop(), ()) if user not in after]
+        after.update(new)
+        left += new
+    for node in after:
+        if (what := _mixing(node)) is not None:
+            raise MhavizError(
+                f"y depends on attention through a {what}, which mixes tokens too, and relevance goes through weights "
+                f"of attention alone"
+            )
+
+
+def _mixing(node: Node) -> str | None:
+    """Return what kind of layer a node is of, if it is one that mixes tokens."""
+    name: str = node.name()
+    if "Convolution" in name or "ConvNd" in name:
+        weight: Any = getattr(node, "_saved_weight", None)
+        return "convolution" if weight is None or any(size > 1 for size in weight.shape[2:]) else None
+    return "recurrent layer" if any(part in name for part in ("Rnn", "RNN", "Lstm", "LSTM", "Gru", "GRU")) else None
+
+
+def _nodes(first: Node) -> Iterator[Node]:
+    """Yield the nodes from which one is computed, each once."""
+    seen, left = {first}, [first]
+    while left:
+        node = left.pop()
+        yield node
+        for before, _ in node.next_functions:
+            if before is not None and before not in seen:
+                seen.add(before)
+                left.append(before)
+
+
+def _metadata(node: Node) -> dict[Any, Any]:
+    found: Any = node.metadata  # PyTorch's stub makes a method of it
+    return found  # type: ignore[no-any-return]
+
+
+def _detached(call: AttentionCall | AttentionWeights) -> AttentionCall | AttentionWeights:
+    if isinstance(call, AttentionWeights):
+        return replace(call, given=call.given.detach())
+    query, key, value = call.query.detach(), call.key.detach(), call.value.detach()
+    mask, sinks = (None if x is None else x.detach() for x in (call.mask, call.sinks))
+    return replace(call, query=query, key=key, value=value, mask=mask, sinks=sinks)
+
+
+def _versions(call: AttentionCall | AttentionWeights, value: Tensor, output: Tensor) -> tuple[int, ...]:
+    of_call = (call.given,) if isinstance(call, AttentionWeights) else (call.query, call.key)
+    return tuple(map(_version, (output, *of_call, value)))
+
+
+def _version(x: Tensor) -> int:
+    return -1 if x.is_inference() else x._version
