@@ -20,9 +20,11 @@ from mhaviz.api.examples import attentions_of, watched
 from mhaviz.api.image_attention import attend_images
 from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
+from mhaviz.api.relevance import AskedWhy, explained
 from mhaviz.api.spans import MarkedTexts, spans_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
+from mhaviz.attention.targets import Why
 from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, not_accepted, parameter
 from mhaviz.inputs.given import Given, GivenOptions
@@ -47,6 +49,7 @@ from mhaviz.results.masking import Masking
 from mhaviz.results.matrices import LayerMatrices
 from mhaviz.results.means import require_averaged
 from mhaviz.results.quantity import NORM, ROLLOUT, WEIGHT, ShownMaps, require_shown
+from mhaviz.results.relevance import Removal
 from mhaviz.results.report import Report
 from mhaviz.results.scaling import ScalingComparison, ScalingSweep
 from mhaviz.results.trace import ShapeTrace
@@ -207,11 +210,13 @@ class LoadedModel:
         mean: str | Sequence[str] | None = None,
         by: By | None = None,
         page: bool | None = None,
+        why: Why | None = None,
+        removal: Removal | None = None,
         on_notice: Notice | None = None,
         on_progress: Callable[[float, str], None] = lambda done, what: None,
         **given: Unpack[GivenOptions],
     ) -> Attention:
-        """Compute the attention weights of the model for these texts.
+        """Compute the attention weights of the model for these texts, or which of their words made a prediction.
 
         Args:
             texts: one sentence or several; or a ``Given``, which holds everything that the model reads.
@@ -239,6 +244,13 @@ class LoadedModel:
                 "max"; ``size`` and ``hide_special`` for words alone.
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
+            why: with ``show`` "relevance", the prediction that is explained: a token, "label=NAME" of a classifier, ""
+                for the model's own top prediction, or a function from the model's output to a scalar. With
+                ``generate``, and for a translator, it is what is written, or a token of it. It is explained by the
+                relevance of each word, attention × gradient (Chefer et al. 2021, arXiv 2103.15679), beside the fall of
+                the prediction's logit when the word is removed; with ``layer`` or ``head``, by maps of weight ×
+                gradient.
+            removal: with ``why``, the words that are removed: "top", the five with the largest relevance, or "all".
             on_notice: called with one line for what takes long, and for what verification has found.
             on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
             given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
@@ -246,6 +258,9 @@ class LoadedModel:
                 that a decoder writes after the text, which become part of the map; ``image``, one or several (a path,
                 a PIL image, a uint8 array), which the image processor of the model's folder reads, beside one text or
                 none: the attention is recorded as of ``mhaviz.record``, and ``Attention.over_image`` draws it.
+
+        Returns:
+            ``Attention``; with ``why``, unless layers or heads are chosen, ``Relevance``.
 
         Raises:
             ArgumentError: the model has no such layer, head or kind, or cannot read such texts; there is no such query;
@@ -260,6 +275,13 @@ class LoadedModel:
             >>> attention.save("cat.svg")
         """
         require_shown(show)
+        if show == "relevance" or why is not None or removal is not None:
+            options = {"kind": kind, "pool": pool, "window": window, "query": query, "mean": mean, "by": by}
+            unheeded = [name for name, value in options.items() if value is not None]
+            unheeded += [*["verify"] * verify, *["hide_special"] * hide_special, *["page"] * bool(page)]
+            asked_why = AskedWhy(show, why, removal, layer, head, size, unheeded)
+            # An overload would repeat all parameters for this one.
+            return explained(self, asked_why, Given.of(texts, target, given), on_progress)  # type: ignore[return-value]
         over = None if mean is None else require_averaged(mean)
         choice = None if by is None else SpanChoice.of(by)
         asked = Pooling(size, pool, window)
@@ -296,7 +318,7 @@ class LoadedModel:
             seen = seen if by is None else seen.by(by)
             seen = seen if over is None else seen.mean(*over)
             return seen if query is None else seen.of_query(query)
-        model = self._chosen(layer, kind, whole.generate)
+        model = self.chosen(layer, kind, whole.generate)
         heads = _heads_of(model, head)
         if show == "rollout":
             long = {"pool": pool, "size": size, "window": window}
@@ -751,7 +773,7 @@ class LoadedModel:
             >>> found.kinds[0].change.mean.shape  # (n_layers, n_heads)
             (2, 2)
         """
-        self._require_predicting()
+        self.require_predicting()
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return ablation(model, texts, heads, on_notice, on_progress, probe)
@@ -781,22 +803,22 @@ class LoadedModel:
         Raises:
             ArgumentError: the model has no such attention, or cannot read many texts.
         """
-        model = self._chosen(layer, kind)
+        model = self.chosen(layer, kind)
         if not model.reads_text:
             model.encode(())  # which raises an error that says what it reads
         if not isinstance(model, CorpusModel):
             raise ArgumentError("expected a transformers model, to average over many sentences: a folder or a hub id")
         return model
 
-    def _require_predicting(self) -> None:
+    def require_predicting(self) -> None:
         """Reload the model with the parts that predict tokens, unless they are loaded."""
         if not self._predicts:
             self._whole, self._predicts = self._make(True), True
 
-    def _chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
+    def chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """Return the model restricted to these attentions, which writes ``generate`` tokens."""
         if generate and self._whole.can_write:
-            self._require_predicting()
+            self.require_predicting()
         whole = self._whole.writing(generate) if generate else self._whole
         if layer is None and kind is None:
             return whole
@@ -821,7 +843,7 @@ class LoadedModel:
         """Return the model restricted to one attention, and its inputs; None: the first layer, and the last kind."""
         if len(self._whole.all_sites) > 1:
             layer, kind = self.layers[0] if layer is None else layer, self.kinds[-1] if kind is None else kind
-        model = self._chosen(layer, kind, given.generate)
+        model = self.chosen(layer, kind, given.generate)
         return model, model.read(given)
 
 

@@ -25,7 +25,7 @@ class Quantity:
         is_ratio: whether the numbers are ratios, of which 1 is neutral, as 0 is of changes.
         of_all_heads: whether there is one matrix for each layer, not for each head.
         through_layers: whether it covers a layer and all layers before it.
-        is_signed: whether the numbers are changes of the quantity, which may be negative.
+        is_signed: whether the numbers may be negative: changes of the quantity, or, of ``RELEVANCE``, numbers of it.
         row: what a row of the matrix is: a query, or, in pictures of one query, a head or a layer.
     """
 
@@ -44,7 +44,7 @@ class Quantity:
     @property
     def drawn_name(self) -> str:
         """Name of the numbers at a colour scale."""
-        return "change" if self.is_signed else self.name
+        return "change" if self.is_signed and self.key != "relevance" else self.name
 
     @property
     def rows_are_shares(self) -> bool:
@@ -90,6 +90,26 @@ UNIFORM = Quantity(
 """Ratio of a weight to that of uniform attention: A_ij · n_i, where query i sees n_i keys. The first rows of a masked
 map have large weights only because they have few keys; their ratios can be compared with those of other rows."""
 
+RELEVANCE = Quantity(
+    "relevance",
+    name="weight × gradient",
+    title_prefix="relevance of ",
+    remark="relevance: weight × ∂y/∂weight, what a weight adds to y to first order; an estimate, no proof of cause",
+    is_distribution=False,
+    is_signed=True,
+)
+"""A_ij ∂y/∂A_ij for a scalar y of the model's output, such as a logit (Chefer et al. 2021, arXiv 2103.15679, equation
+5, before heads are averaged): positive where the weight raises y."""
+
+RAISES, LOWERS = (
+    replace(RELEVANCE, key=f"relevance_{key}", title_prefix=f"{prefix} y, ", remark=remark, is_signed=False)
+    for key, prefix, remark in (
+        ("positive", "raises", RELEVANCE.remark),
+        ("negative", "lowers", f"{RELEVANCE.remark}; of weights that lower y, without the sign"),
+    )
+)
+"""Positive and negative parts of ``RELEVANCE``, each pooled by itself; the latter without their sign."""
+
 MEANS = {
     WEIGHT.key: replace(WEIGHT, key="mean", of_all_heads=True),
     UNIFORM.key: replace(UNIFORM, key="mean_uniform", of_all_heads=True),
@@ -97,11 +117,11 @@ MEANS = {
 }
 """Mean over heads, Ā_ij = Σ_h A_hij / n_heads, by the key of the quantity that is averaged."""
 
-QUANTITIES = (ROLLOUT, *MEANS.values(), UNIFORM, NORM, WEIGHT)
+QUANTITIES = (ROLLOUT, *MEANS.values(), UNIFORM, NORM, RELEVANCE, RAISES, LOWERS, WEIGHT)
 """Quantities that files may hold. Weights are last, as a file that names no quantity holds weights. To add a quantity,
 add it here, and pass it as ``quantity=`` to the maps of the analysis that computes it."""
 
-ShownMaps = Literal["weights", "norms", "uniform", "rollout"]
+ShownMaps = Literal["weights", "norms", "uniform", "rollout", "relevance"]
 """Number shown for each query and key."""
 
 

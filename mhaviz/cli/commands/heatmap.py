@@ -19,7 +19,7 @@ from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_f
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.given import Given
-from mhaviz.pages.registry import MAP_SUFFIXES, PAGE_SUFFIXES
+from mhaviz.pages.registry import ABLATION_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -51,14 +51,29 @@ def heatmap(
     target: Target = None,
     instead: Instead,
     show: Annotated[
-        Literal["weights", "norms", "uniform", "rollout"],
+        Literal["weights", "norms", "uniform", "rollout", "relevance"],
         model_option(
             metavar="NUMBERS",
             show_default=False,
             help="weights (default); norms: weight × norm of v W_O; uniform: weight × keys seen; rollout up to each "
-            "layer.",
+            "layer; relevance: which words made the top prediction.",
         ),
     ] = "weights",
+    why: Annotated[
+        str | None,
+        model_option(
+            metavar="TARGET",
+            help='Which words made this prediction: a token such as " Paris", or label=NAME.',
+        ),
+    ] = None,
+    removal: Annotated[
+        Literal["top", "all"] | None,
+        model_option(
+            metavar="top|all",
+            show_default=False,
+            help="With --why: the words that are removed, to see what changes: the five with most relevance, or all.",
+        ),
+    ] = None,
     layer: Layers = None,
     head: Heads = None,
     kind: Kind = None,
@@ -109,7 +124,10 @@ def heatmap(
 
     Output: a {MAP_SUFFIXES} file.
     """
+    explains = why is not None or removal is not None or show == "relevance"
     suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
+    if explains and layer is None and head is None:
+        suffixes = ABLATION_SUFFIXES
     images = image or []
     given = given_to(
         model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole, images=images
@@ -125,9 +143,32 @@ def heatmap(
 
     loaded = model.load(delivery, given)
     delivery.tell(*loaded.notices)
-    if mean is None and not images:
+    if mean is None and not (images or explains):
         delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     has_page = ".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None
+
+    if explains:
+        with progress(delivery.quiet, "computing", time_left=True) as on_progress:
+            explained = loaded.attend(
+                given,
+                show="relevance",
+                why=why,
+                removal=removal,
+                layer=layer,
+                head=head,
+                kind=kind,
+                size=long.size,
+                pool=long.pool,
+                window=long.window,
+                query=query,
+                mean=mean,
+                by=spans,
+                hide_special=hide_special,
+                verify=verify,
+                on_progress=on_progress,
+            )
+        delivery.deliver(explained, style, quotes_notice(texts.sentences))
+        return
 
     def attend(read: Given, check: "Callable[[Attention], None]") -> "Attention":
         with progress(delivery.quiet, "computing", time_left=True) as on_progress:

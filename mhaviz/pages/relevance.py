@@ -1,0 +1,216 @@
+"""Page of relevance: what decides a prediction in a line, its text shaded by relevance, and words with what happens
+without them."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from mhaviz.inputs.spans import unit_of
+from mhaviz.pages.blocks import Block, Column, Page, Shaded, Table, Text, Word
+from mhaviz.pages.labels import in_quotes, places, quoted
+from mhaviz.pages.numbers import fixed, percent
+from mhaviz.pages.panels import Scale
+from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
+from mhaviz.results.relevance import Relevance, WordRelevance
+
+_NAME = 24  # most cells of a word
+_CHOICE = 32  # most cells of what is explained
+_UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
+_LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
+_MUCH = 0.5  # fall of a word as a share of the largest fall, from which the estimate does not contradict it
+_LISTED = 30  # most words in the table
+_LEAST_ASIDE = 0.005  # least share of a special token that is listed
+_MOST_ASIDE = 4  # most special tokens that are listed
+
+
+@shown(Relevance, ABLATION_SUFFIXES)
+def relevance_page(relevance: Relevance) -> Page:
+    """Return the page: the title says what estimate and removal say together."""
+    text = relevance.text
+    blocks: list[Block] = [
+        Text(tuple(_subtitles(relevance)), "subtitle"),
+        *_side(text, "source" * (relevance.written is not None)),
+        *([] if relevance.written is None else _side(relevance.written, "read by the decoder")),
+        _table(relevance),
+    ]
+    return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
+
+
+def y_text(relevance: Relevance) -> str:
+    """Return what y is: "the logit of “Paris”", "the mean logit of what is written"."""
+    explained = relevance.explained
+    if explained.kind == "written":
+        return "the mean logit of what is written"
+    choice = quoted(explained.choice, _CHOICE)
+    if explained.kind == "function":
+        return choice
+    return f"the logit of {in_quotes(choice) if explained.kind == 'token' else choice}"
+
+
+def title_text(relevance: Relevance) -> str:
+    """Return what estimate and removal say together:
+
+    - "“terrible” decides: without it the logit of NEGATIVE falls from 6.3 to 1.2", if the model then predicts something
+      else; "“terrible” counts most: …", if it does not;
+    - "no single word decides: …", if no removal changes much;
+    - "removal contradicts the estimate: …", if another word has by far the largest fall.
+    """
+    said = _said(relevance)
+    return f"{said}, by chance: the weights are random" if relevance.source.is_random else said
+
+
+def _said(relevance: Relevance) -> str:
+    text, falls, unit = relevance.text, relevance.text.falls, unit_of(relevance.text.words)
+    if not text.removed:
+        said = f"{_named(text, text.ranked[0])} has most of the relevance" if text.ranked else "nothing has relevance"
+        return f"{said} for {y_text(relevance)}; no {unit} can be removed"
+    first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
+    changed = [j for j in text.removed if _changes(relevance, j)]
+    if not changed and falls[best] < _LITTLE * abs(relevance.y):
+        most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
+        return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
+    if first not in changed and falls[first] < _MUCH * falls[best]:
+        return (
+            f"removal contradicts the estimate: {_named(text, first)} has the most relevance, but without "
+            f"{_named(text, best)} {_falls(relevance, best)}, and without {_named(text, first)} to "
+            f"{_number(relevance, _after(relevance, first))}"
+        )
+    word = next((j for j in (first, best, *changed) if j in changed), best)
+    how = "decides" if word in changed else "counts most"
+    return f"{_named(text, word)} {how}: without it {_falls(relevance, word)}"
+
+
+def _changes(relevance: Relevance, word: int) -> bool:
+    """Return whether the model chooses what is explained, and something else without a word."""
+    without = relevance.text.without[word]
+    return relevance.chosen == relevance.explained.choice != "" and without not in ("", relevance.chosen)
+
+
+def _falls(relevance: Relevance, word: int) -> str:
+    """Return "the logit of NEGATIVE falls from 6.3 to 1.2"."""
+    y, after = relevance.y, _after(relevance, word)
+    texts = _number(relevance, y), _number(relevance, after)
+    if texts[0] == texts[1]:
+        return f"{y_text(relevance)} stays {texts[0]}"
+    return f"{y_text(relevance)} {'falls' if after < y else 'rises'} from {texts[0]} to {texts[1]}"
+
+
+def _after(relevance: Relevance, word: int) -> float:
+    return relevance.y - float(relevance.text.falls[word])
+
+
+def _number(relevance: Relevance, number: float) -> str:
+    return fixed(number, _decimals(relevance))
+
+
+def _decimals(relevance: Relevance) -> int:
+    """Return the decimals that show two digits of y, or of the largest fall, and at least one."""
+    largest = max(abs(relevance.y), float(np.nanmax(np.abs(relevance.text.falls), initial=0.0)))
+    return min(max(1 - math.floor(math.log10(largest)), 1), 6) if largest else 1
+
+
+def _subtitles(relevance: Relevance) -> Iterator[str]:
+    explained, y = relevance.explained, y_text(relevance)
+    top = ""
+    if relevance.chosen:
+        is_chosen = relevance.chosen == explained.choice
+        top = ", its top prediction" if is_chosen else f"; its top prediction is {_choice(relevance, relevance.chosen)}"
+    yield f"y is {y}, {_number(relevance, relevance.y)}{top}"
+    agreement, n = relevance.text.agreement, len(relevance.text.removed)
+    if agreement is not None:
+        which, unit = "all" if relevance.removal == "all" else "the", unit_of(relevance.text.words)
+        yield f"ranks by relevance and by removal of {which} {n} {unit}s correlate by {fixed(agreement, 2)}"
+
+
+def _choice(relevance: Relevance, choice: str) -> str:
+    name = quoted(choice, _CHOICE)
+    return in_quotes(name) if relevance.explained.kind == "token" else name
+
+
+def _side(side: WordRelevance, heading: str) -> Iterator[Block]:
+    if heading:
+        yield Text((heading,), "subheading")
+    if side.ranked:
+        yield _shaded(side)
+    if aside := _aside_text(side):
+        yield Text((aside,), "quiet")
+
+
+def _aside_text(side: WordRelevance) -> str:
+    """Return "not in the scale: [CLS] 36%, [SEP] 12% of all relevance" of special tokens; "" without any."""
+    whole = float(side.relevance.sum()) or 1.0
+    listed = sorted(np.flatnonzero(side.aside).tolist(), key=lambda j: -side.relevance[j])
+    told = [j for j in listed if side.relevance[j] >= _LEAST_ASIDE * whole]
+    names = ", ".join(f"{_named(side, j)} {percent(side.relevance[j] / whole)}" for j in told[:_MOST_ASIDE])
+    more = f", {len(told) - _MOST_ASIDE} more" * (len(told) > _MOST_ASIDE)
+    return f"not in the scale: {names}{more} of all relevance" if told else ""
+
+
+def _shaded(side: WordRelevance) -> Shaded:
+    texts, special, shares = side.words.texts, set(side.words.special), side.shares
+    have_blanks = any(text[:1].isspace() for text in texts)
+    words = tuple(
+        Word(
+            quoted(text, _NAME),
+            None if side.aside[j] else float(shares[j]),
+            not have_blanks or text[:1].isspace() or j - 1 in special,
+        )
+        for j, text in enumerate(texts)
+        if j not in special
+    )
+    known = shares[~side.aside]
+    high = float(np.quantile(known, _UPPER, method="higher")) or 1.0
+    scale = Scale(high=high, above=bool(known.max() > high))
+    unit = unit_of(side.words)
+    rows = tuple((word.text, word.share) for word in words)
+    columns = Column(unit, align="left", is_key=True), Column("relevance", "{:.1%}".format)
+    ends = "0", f"{'≥ ' * scale.above}{high:.{0 if high >= 0.02 else 1}%}"
+    return Shaded(Table(columns, rows), words, scale, f"share of the relevance of all {unit}s", ends)
+
+
+def _table(relevance: Relevance) -> Table:
+    """Return the words that were removed, by relevance."""
+    text, unit = relevance.text, unit_of(relevance.text.words)
+    shares = text.shares
+    has_choice = any(text.without)
+
+    def number(value: float) -> str:
+        return _number(relevance, value)
+
+    columns = [
+        Column(unit, align="left", is_key=True),
+        Column("relevance", percent),
+        Column("", bar=16, align="left"),
+        Column("y falls by", number),
+        Column("to", number),
+        *[Column("it then predicts", align="left")] * has_choice,
+    ]
+    most = max((float(shares[j]) for j in text.removed), default=1.0) or 1.0
+    rows = tuple(
+        (
+            _named(text, j),
+            float(shares[j]),
+            float(shares[j]) / most,
+            float(text.falls[j]),
+            _after(relevance, j),
+            *[_choice(relevance, text.without[j])] * has_choice,
+        )
+        for j in text.removed
+    )
+    return Table(tuple(columns), rows, most=_LISTED)
+
+
+def _reading(relevance: Relevance) -> str:
+    return (
+        "relevance is an estimate: attention × gradient of y (Chefer et al. 2021), positive parts only, through "
+        "attention weights only; it proves no cause. y falls by: what happens when the word is deleted; mhaviz ablate "
+        "measures heads"
+    )
+
+
+def _named(side: WordRelevance, word: int) -> str:
+    """Return a word in quotes, with its position where the text has it more than once."""
+    place = places(side.words, False)[word]
+    name = quoted(side.words.texts[word], _NAME - len(place)) + place
+    return name if word in side.words.special else f"“{name}”"
