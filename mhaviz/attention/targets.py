@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
-from mhaviz.inputs.tokens import Text
+from mhaviz.inputs.tokens import Text, Tokens
 from mhaviz.results.relevance import Explained
 
 LABEL = "label="
@@ -79,6 +79,33 @@ def target_of_logits(
         return name_of(int(logits(output)[row].argmax()))
 
     return Target(explained, value, None if name_of is None else chosen)
+
+
+def target_of_written(
+    why: str,
+    written: Tokens,
+    logits: Callable[[Any], Tensor],
+    first: Callable[[Text], int],
+    name_of: Callable[[int], str],
+) -> Target:
+    """Return the target of all that a decoder has written, or of a token of it.
+
+    Args:
+        why: the token; "": all.
+        written: what it has written.
+        logits, name_of: as of ``target_of_logits``.
+        first: returns the row that predicts the first written token of a text.
+
+    Raises:
+        ArgumentError: as ``place_of_written``.
+    """
+    ids = written.ids
+    if not why:
+        explained = Explained("written", "".join(written.texts), is_top=True)
+        return target_of_logits(explained, logits, lambda text: [(first(text) + i, ids[i]) for i in range(len(ids))])
+    place = place_of_written(why, written.texts)
+    explained = Explained("token", written.texts[place])
+    return target_of_logits(explained, logits, lambda text: [(first(text) + place, ids[place])], name_of)
 
 
 def require_one_text(texts: Sequence[Text]) -> Text:

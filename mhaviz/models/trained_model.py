@@ -4,23 +4,37 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import torch
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.attention.model import Inputs, Model, OnAttention, Site, SiteCall, heads_of, require_one_target, show
+from mhaviz.attention.model import (
+    GradedRun,
+    Inputs,
+    Model,
+    OnAttention,
+    Site,
+    SiteCall,
+    heads_of,
+    require_one_target,
+    show,
+)
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
+from mhaviz.attention.targets import Target, Why, target_of_function, target_of_written
 from mhaviz.devices import require_memory
 from mhaviz.inputs.tokens import KIND_NAMES, MARKS, Kind, Text, Tokens
 from mhaviz.layer.attention import MultiHeadAttention
 from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
-from mhaviz.layer.transformer import Translator
+from mhaviz.layer.transformer import Decoded, Translator
 from mhaviz.limits import require_comparable
+from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder
+from mhaviz.observe.mode import Watch
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
@@ -158,6 +172,37 @@ class TrainedModel(Model):
         source = self.checkpoint.source(self.device, inputs.pairs, inputs.target_given)
         are_cross = any(site.kind == "cross" for site in self.sites())
         return replace(source, remark="source-target queries are the words being produced" * are_cross)
+
+    def target(self, why: Why, text: Text) -> Target:
+        """See ``Model.target``. The translation is explained, or a word of it."""
+        if callable(why):
+            return target_of_function(why)
+        assert text.produced is not None
+        word_of = self.checkpoint.target_vocabulary.word
+        return target_of_written(why, text.produced, lambda output: output.logits[0], lambda text: 0, word_of)
+
+    def graded(self, text: Text, target: Target) -> GradedRun:
+        """See ``Model.graded``."""
+        sites, numbers = self.all_sites, count()
+        watch = Watch(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
+        with watch.watching(), torch.enable_grad():
+            output = self._decoded(text)
+        with torch.enable_grad():
+            y = target.value(output, text)
+        return graded_run("the trained model", y, "" if target.chosen is None else target.chosen(output, text))
+
+    def score(self, text: Text, target: Target) -> tuple[float, str]:
+        """See ``Model.score``."""
+        with torch.no_grad():
+            output = self._decoded(text)
+            return float(target.value(output, text)), "" if target.chosen is None else target.chosen(output, text)
+
+    def _decoded(self, text: Text) -> Decoded:
+        """Run the encoder and the decoder on a text and its target."""
+        assert text.target is not None
+        source, read = (torch.tensor([side.ids], device=self.device) for side in (text.source, text.target))
+        memory, _ = self._model.encode(source)
+        return self._model.decode(read, memory)
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
         """See ``Model.embed``. The decoder reads the start mark before a target."""

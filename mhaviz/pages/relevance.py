@@ -2,9 +2,11 @@
 without them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.blocks import Block, Column, Page, Shaded, Table, Text, Word
@@ -19,7 +21,7 @@ _CHOICE = 32  # most cells of what is explained
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 _LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
 _MUCH = 0.5  # fall of a word as a share of the largest fall, from which the estimate does not contradict it
-_LISTED = 30  # most words in the table
+_LISTED = 10  # most words in the table
 _LEAST_ASIDE = 0.005  # least share of a special token that is listed
 _MOST_ASIDE = 4  # most special tokens that are listed
 
@@ -31,9 +33,12 @@ def relevance_page(relevance: Relevance) -> Page:
     blocks: list[Block] = [
         Text(tuple(_subtitles(relevance)), "subtitle"),
         *_side(text, "source" * (relevance.written is not None)),
-        *([] if relevance.written is None else _side(relevance.written, "read by the decoder")),
-        _table(relevance),
     ]
+    if relevance.removal == "all" and text.removed:
+        blocks.append(_shaded(text, text.falls, "y falls without it by", partial(_number, relevance)))
+    if relevance.written is not None:
+        blocks += _side(relevance.written, "read by the decoder")
+    blocks.append(_table(relevance))
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
@@ -67,6 +72,10 @@ def _said(relevance: Relevance) -> str:
         return f"{said} for {y_text(relevance)}; no {unit} can be removed"
     first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
     changed = [j for j in text.removed if _changes(relevance, j)]
+    if not changed and falls[best] <= 0:
+        which = f"any of the {len(text.removed)} words removed" if len(text.removed) > 1 else _named(text, best)
+        stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
+        return f"removal contradicts the estimate: {stays}"
     if not changed and falls[best] < _LITTLE * abs(relevance.y):
         most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
         return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
@@ -76,9 +85,25 @@ def _said(relevance: Relevance) -> str:
             f"{_named(text, best)} {_falls(relevance, best)}, and without {_named(text, first)} to "
             f"{_number(relevance, _after(relevance, first))}"
         )
-    word = next((j for j in (first, best, *changed) if j in changed), best)
-    how = "decides" if word in changed else "counts most"
+    if len(changed) > 1:
+        return _several(relevance, sorted(changed, key=lambda j: -falls[j]))
+    word = changed[0] if changed else best
+    how = "decides" if changed else "counts most"
     return f"{_named(text, word)} {how}: without it {_falls(relevance, word)}"
+
+
+def _several(relevance: Relevance, words: Sequence[int]) -> str:
+    """Return what is said of words without each of which the model predicts something else, the largest fall first."""
+    text, more = relevance.text, len(words) - 2
+    named = [_named(text, j) for j in words[:2]] + [f"{more} more"] * (more > 0)
+    listed = f"{', '.join(named[:-1])} and {named[-1]}"
+    after = sorted(_after(relevance, j) for j in words)
+    ends = list(dict.fromkeys(_number(relevance, one) for one in (after[0], after[-1])))
+    to = f"between {' and '.join(ends)}" if len(ends) > 1 else ends[0]
+    either = "either" if len(words) == 2 else "any"
+    goes = "falls" if after[-1] < relevance.y else "goes"
+    y = _number(relevance, relevance.y)
+    return f"{listed} decide: without {either} of them {y_text(relevance)} {goes} from {y} to {to}"
 
 
 def _changes(relevance: Relevance, word: int) -> bool:
@@ -105,9 +130,9 @@ def _number(relevance: Relevance, number: float) -> str:
 
 
 def _decimals(relevance: Relevance) -> int:
-    """Return the decimals that show two digits of y, or of the largest fall, and at least one."""
+    """Return the decimals that show three digits of y, or of the largest fall, and at least one."""
     largest = max(abs(relevance.y), float(np.nanmax(np.abs(relevance.text.falls), initial=0.0)))
-    return min(max(1 - math.floor(math.log10(largest)), 1), 6) if largest else 1
+    return min(max(2 - math.floor(math.log10(largest)), 1), 6) if largest else 1
 
 
 def _subtitles(relevance: Relevance) -> Iterator[str]:
@@ -132,7 +157,7 @@ def _side(side: WordRelevance, heading: str) -> Iterator[Block]:
     if heading:
         yield Text((heading,), "subheading")
     if side.ranked:
-        yield _shaded(side)
+        yield _shaded(side, side.shares, f"share of the relevance of all {unit_of(side.words)}s", percent)
     if aside := _aside_text(side):
         yield Text((aside,), "quiet")
 
@@ -147,26 +172,26 @@ def _aside_text(side: WordRelevance) -> str:
     return f"not in the scale: {names}{more} of all relevance" if told else ""
 
 
-def _shaded(side: WordRelevance) -> Shaded:
-    texts, special, shares = side.words.texts, set(side.words.special), side.shares
+def _shaded(side: WordRelevance, numbers: NDArray[np.float64], name: str, text_of: Callable[[float], str]) -> Shaded:
+    """Return the text without its special tokens, shaded by numbers; those below 0 are as pale as 0."""
+    texts, special = side.words.texts, set(side.words.special)
     have_blanks = any(text[:1].isspace() for text in texts)
     words = tuple(
         Word(
             quoted(text, _NAME),
-            None if side.aside[j] else float(shares[j]),
+            None if np.isnan(numbers[j]) else max(float(numbers[j]), 0.0),
             not have_blanks or text[:1].isspace() or j - 1 in special,
         )
         for j, text in enumerate(texts)
         if j not in special
     )
-    known = shares[~side.aside]
+    known = np.array([word.share for word in words if word.share is not None])
     high = float(np.quantile(known, _UPPER, method="higher")) or 1.0
     scale = Scale(high=high, above=bool(known.max() > high))
-    unit = unit_of(side.words)
     rows = tuple((word.text, word.share) for word in words)
-    columns = Column(unit, align="left", is_key=True), Column("relevance", "{:.1%}".format)
-    ends = "0", f"{'≥ ' * scale.above}{high:.{0 if high >= 0.02 else 1}%}"
-    return Shaded(Table(columns, rows), words, scale, f"share of the relevance of all {unit}s", ends)
+    columns = Column(unit_of(side.words), align="left", is_key=True), Column(name, text_of)
+    ends = f"{'≤ ' * bool((numbers < 0).any())}0", f"{'≥ ' * scale.above}{text_of(high)}"
+    return Shaded(Table(columns, rows), words, scale, name, ends)
 
 
 def _table(relevance: Relevance) -> Table:
@@ -181,9 +206,8 @@ def _table(relevance: Relevance) -> Table:
     columns = [
         Column(unit, align="left", is_key=True),
         Column("relevance", percent),
-        Column("", bar=16, align="left"),
+        Column("", bar=12, align="left"),
         Column("y falls by", number),
-        Column("to", number),
         *[Column("it then predicts", align="left")] * has_choice,
     ]
     most = max((float(shares[j]) for j in text.removed), default=1.0) or 1.0
@@ -193,7 +217,6 @@ def _table(relevance: Relevance) -> Table:
             float(shares[j]),
             float(shares[j]) / most,
             float(text.falls[j]),
-            _after(relevance, j),
             *[_choice(relevance, text.without[j])] * has_choice,
         )
         for j in text.removed

@@ -7,25 +7,25 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from mhaviz.attention.graded import GradedAttention
-from mhaviz.attention.model import GradedRun, Site
+from mhaviz.attention.model import GradedRun
 from mhaviz.attention.targets import (
     Target,
     Why,
     label_of,
-    place_of_written,
     require_finite,
     target_of_function,
     target_of_logits,
+    target_of_written,
 )
 from mhaviz.errors import ArgumentError, MhavizError, parameter, quoted
 from mhaviz.inputs.tokens import Text
+from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import id_of, name_tokens, plain_ids
 from mhaviz.models.transformers.run import run, run_hooked
 from mhaviz.models.transformers.sites import few_tokens
 from mhaviz.models.transformers.texts import Texts
-from mhaviz.observe.gradients import HeldCall, blocked_gradients, differentiate, hold
+from mhaviz.observe.gradients import blocked_gradients
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.results.relevance import Explained
 
@@ -52,7 +52,9 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
             f"label; give a function of its output in Python, or another model"
         )
     if loaded.has_encoder or text.prompt:
-        return _target_of_written(texts, why, text)
+        written = text.produced if loaded.has_encoder else text.source[text.prompt :]
+        assert written is not None
+        return target_of_written(why, written, _logits, lambda text: max(text.prompt - 1, 0), _token_name(loaded))
     if is_masked:
         return _target_of_token(texts, why, text, lambda text: len(text.source) - 1)
     mask = id_of(loaded.tokenizer, "mask_token_id")
@@ -76,24 +78,6 @@ def _target_of_label(texts: Texts, why: str, text: Text) -> Target:
     is_choice = len(labels) > 1 and config.problem_type != "multi_label_classification"
     explained = Explained("label", labels[number], not why)
     return target_of_logits(explained, _logits, lambda text: [(0, number)], labels.__getitem__ if is_choice else None)
-
-
-def _target_of_written(texts: Texts, why: str, text: Text) -> Target:
-    """Return the target of what a decoder has written, or of a token of it."""
-    has_encoder = texts.loaded.has_encoder
-    written = text.produced if has_encoder else text.source[text.prompt :]
-    assert written is not None
-    ids, first = written.ids, place_of_written(why, written.texts) if why else 0
-    places = range(first, first + 1) if why else range(len(ids))
-
-    def places_of(text: Text) -> list[tuple[int, int]]:
-        begin = 0 if has_encoder else text.prompt - 1  # the row that predicts the first token
-        return [(begin + i, ids[i]) for i in places]
-
-    if why:
-        explained = Explained("token", written.texts[first])
-        return target_of_logits(explained, _logits, places_of, _token_name(texts.loaded))
-    return target_of_logits(Explained("written", "".join(written.texts), is_top=True), _logits, places_of)
 
 
 def _target_of_token(texts: Texts, why: str, text: Text, row_of: Any) -> Target:
@@ -143,23 +127,7 @@ def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
     output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
     with torch.enable_grad():
         y = target.value(output, text)
-    number, chosen = require_finite(float(y.detach())), _chosen(target, output, text)
-    found = sorted(differentiate(y, retain_graph=False), key=lambda one: one.held.tag.number)
-    if not found:
-        raise MhavizError(f"{loaded.name}: y does not depend on any attention")
-    return GradedRun(number, chosen, tuple((one.held.tag, graded_attention(one.held, one.gradient)) for one in found))
-
-
-def graded_attention(held: HeldCall, gradient: Tensor, name: str = "") -> GradedAttention:
-    """Return an attention with the gradient at its output."""
-    name = name or _name(held.tag)
-    if not held.is_unchanged:
-        raise MhavizError(f"{name}: its tensors were changed in place after it had run, so that its weights are lost")
-    return GradedAttention(name, held.call, held.value, gradient, held.output if held.is_output_kept else None)
-
-
-def _name(site: Site) -> str:
-    return f"layer {site.layer}, {site.kind}"
+    return graded_run(loaded.name, y, _chosen(target, output, text))
 
 
 def _mixing(loaded: Loaded) -> str:
@@ -204,9 +172,4 @@ def _require_attention_alone(loaded: Loaded) -> None:
 
 
 def _hold(loaded: Loaded, number: int, observed: ObservedCall) -> None:
-    """Let the graph hold an attention. Raises MhavizError if that cannot be, or it is none that is drawn."""
-    site = next((site for site in loaded.sites if site.number == number), None)
-    if site is None:
-        raise MhavizError(f"{loaded.name}: expected only attention that can be drawn, got another beside it")
-    if why := hold(observed, site):
-        raise MhavizError(f"{loaded.name}: {_name(site)}: no gradient arrives, as {why}")
+    hold_site(loaded.name, next((site for site in loaded.sites if site.number == number), None), observed)

@@ -1,0 +1,52 @@
+"""The gradients of a target at the attentions that a model has just run."""
+
+from torch import Tensor
+
+from mhaviz.attention.graded import GradedAttention
+from mhaviz.attention.model import GradedRun, Site
+from mhaviz.attention.targets import require_finite
+from mhaviz.errors import MhavizError
+from mhaviz.observe.gradients import Differentiated, differentiate, hold
+from mhaviz.observe.observed import ObservedCall
+
+
+def hold_site(name: str, site: Site | None, observed: ObservedCall) -> None:
+    """Let the graph hold an attention of a model.
+
+    Args:
+        name: name of the model.
+        site: the attention; None: it is none that can be drawn.
+        observed: its call.
+
+    Raises:
+        MhavizError: no gradient can be found there, or it is none that can be drawn.
+    """
+    if site is None:
+        raise MhavizError(f"{name}: expected only attention that can be drawn, got another beside it")
+    if why := hold(observed, site):
+        raise MhavizError(f"{name}: {_name(site)}: no gradient arrives, as {why}")
+
+
+def graded_run(name: str, y: Tensor, chosen: str) -> GradedRun:
+    """Return the run of a model whose attentions are held by the graph of a scalar y, which is freed.
+
+    Raises:
+        MhavizError: y is NaN or infinite, or depends on no attention; as ``differentiate``.
+    """
+    found = sorted(differentiate(y, retain_graph=False), key=lambda one: one.held.tag.number)
+    if not found:
+        raise MhavizError(f"{name}: y does not depend on any attention")
+    number = require_finite(float(y.detach()))
+    return GradedRun(number, chosen, tuple((one.held.tag, graded(one)) for one in found))
+
+
+def graded(found: Differentiated, name: str = "") -> GradedAttention:
+    """Return an attention with its gradient; ``name``: its name in messages, if its tag is no site."""
+    held, name = found.held, name or _name(found.held.tag)
+    if not held.is_unchanged:
+        raise MhavizError(f"{name}: its tensors were changed in place after it had run, so that its weights are lost")
+    return GradedAttention(name, held.call, held.value, found.gradient, held.output if held.is_output_kept else None)
+
+
+def _name(site: Site) -> str:
+    return f"layer {site.layer}, {site.kind}"
