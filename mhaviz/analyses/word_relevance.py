@@ -42,7 +42,7 @@ def word_relevance(
     on_progress(0.0, "gradients")
     run = model.graded(text, target)
     of_text, of_written = relevance_of_tokens(run)
-    side = _by_word(text.source, of_text, len(text.source) if not text.prompt else text.prompt)
+    side = by_word(text.source, of_text, text.prompt or None)
     candidates = side.ranked if removal == "all" else side.ranked[:MOST_REMOVED]
     falls, without = side.falls.copy(), [*side.without]
     for done, word in enumerate(candidates):
@@ -53,7 +53,7 @@ def word_relevance(
             falls[word] = run.y - score
     source = model.describe(inputs)
     removed = WordRelevance(side.words, side.relevance, side.aside, falls, tuple(without))
-    written = None if of_written is None or text.target is None else _by_word(text.target, of_written, len(text.target))
+    written = None if of_written is None or text.target is None else by_word(text.target, of_written)
     return Relevance(source, target.explained, run.y, run.chosen, removed, written, removal)
 
 
@@ -95,9 +95,13 @@ def _numbers(x: Tensor) -> NDArray[np.float64]:
     return numbers
 
 
-def _by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int) -> WordRelevance:
-    """Return the relevance by word; ``given``: number of tokens that were given, and not written by the model."""
+def by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int | None = None) -> WordRelevance:
+    """Return the relevance of tokens, (length,), by word, of which none is removed.
+
+    ``given``: number of tokens that were given, and not written by the model; None: all.
+    """
     words = span_tokens(words_or_tokens(tokens), tokens)
     sums = np.array([sum(relevance[start:end].sum() for start, end in ranges) for ranges in words.ranges])
-    aside = np.array([i in words.special or ranges[0][0] >= given for i, ranges in enumerate(words.ranges)])
+    written = len(tokens) if given is None else given
+    aside = np.array([i in words.special or ranges[0][0] >= written for i, ranges in enumerate(words.ranges)])
     return WordRelevance(words, sums, aside, np.full(len(sums), np.nan), ("",) * len(sums))

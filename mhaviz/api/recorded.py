@@ -94,6 +94,8 @@ class Recorded:
         remarks: on all passes.
         drawn: by the number of the attention, and whether its passes stay even if others follow.
         reasons: why some run of an attention is not drawn, the first of each, by its number.
+        ungraded: why the graph of a pass holds no gradient of an attention, by its number and that of the pass; "": it
+            does.
     """
 
     def __init__(self, options: RecordingOptions, statistics: bool, log: Log) -> None:
@@ -106,6 +108,7 @@ class Recorded:
         self.remarks: dict[str, None] = {}
         self.drawn: dict[tuple[int, bool], Drawn] = {}
         self.reasons: dict[int, str] = {}
+        self.ungraded: dict[tuple[int, int], str] = {}
 
     def is_left_out(self, number: int) -> bool:
         """Return whether an attention is not drawn, whatever else is known of it."""

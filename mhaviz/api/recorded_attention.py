@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from torch import Tensor
+
 from mhaviz.analyses.recorded_maps import RecordedMap
 from mhaviz.analyses.rollout import rollout_of_maps
 from mhaviz.api.joined_maps import with_heads_joined, with_windows_joined
 from mhaviz.api.recorded import Recorded
 from mhaviz.api.recorded_layers import layers_of, number_in
 from mhaviz.api.recorded_notices import RecordedNotices
+from mhaviz.api.recorded_relevance import relevance_of
 from mhaviz.api.recorded_rows import as_rows, as_steps, named
 from mhaviz.api.recorded_tokens import TokenNames, rows_of
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
@@ -18,6 +21,7 @@ from mhaviz.numbering import listed_numbers
 from mhaviz.observe.sites import ObservedSite
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.relevance import Relevance
 from mhaviz.results.result import Source
 
 
@@ -115,10 +119,14 @@ class RecordedAttention:
             raise MhavizError(batches.advice)
         return kept, batches.why if batches.mixed else batches.hold
 
-    def _require_one_stack(self) -> None:
-        """Raise ArgumentError unless all attention was observed, and each layer is known to read the one before it."""
+    def _require_all(self, what: str) -> None:
+        """Raise ArgumentError unless all attention was observed; ``what``: what goes through it."""
         if missed := self._notices.missed:
-            raise ArgumentError(f"a rollout goes through all attention of a program, and misses some: {missed[0]}")
+            raise ArgumentError(f"{what} goes through all attention of a program, and misses some: {missed[0]}")
+
+    def _require_one_stack(self, what: str) -> None:
+        """Raise ArgumentError unless all attention was observed, and each layer is known to read the one before it."""
+        self._require_all(what)
         sites = [site for site in self._sites.all if site.kind != "cross" and site.joins is None]
         of_other_kind = {one.number: other for one, other in self._sites.others_read()}
         last: dict[Kind, ObservedSite] = {}
@@ -126,19 +134,19 @@ class RecordedAttention:
             before, last[site.kind] = last.get(site.kind), site
             if before is not None and not site.goes_on_from(before):
                 raise ArgumentError(
-                    f"a rollout goes through layers that read one another, and of {before.full_name} and "
+                    f"{what} goes through layers that read one another, and of {before.full_name} and "
                     f"{site.full_name} that is not known, as of two towers; record the one or the other"
                 )
             if (other := of_other_kind.get(site.number)) is not None:
                 raise ArgumentError(
-                    f"a rollout goes through layers of one kind, and {site.full_name}, {KIND_NAMES[site.kind]}, reads "
+                    f"{what} goes through layers of one kind, and {site.full_name}, {KIND_NAMES[site.kind]}, reads "
                     f"what {other.full_name} has made, {KIND_NAMES[other.kind]}"
                 )
 
     @property
     def rollout(self) -> Attention:
         """See ``Recording.rollout``."""
-        self._require_one_stack()
+        self._require_one_stack("a rollout")
         rolled, wanted = rollout_of_maps(self._attention_of(None)), self._options.layers
         maps = tuple(m for m in rolled.maps if wanted is None or m.layer in wanted)
         if not maps:
@@ -146,6 +154,14 @@ class RecordedAttention:
             why = "a rollout goes through no source-target attention"
             raise self._no_such_layer(layers_of(self._sites), there, why)
         return replace(rolled, maps=maps)
+
+    def relevance(self, y: Tensor, name: str) -> Relevance:
+        """See ``Recording.relevance``."""
+        if any(site.kind == "cross" for site in self._sites.all):
+            self._require_all("relevance")
+        else:
+            self._require_one_stack("relevance")
+        return relevance_of(self._recorded, self._attention_of(None), y, name)
 
     @property
     def head_statistics(self) -> HeadStatistics:

@@ -11,6 +11,7 @@ from mhaviz.api.long_inputs import allowed_bytes
 from mhaviz.api.recorded import BEFORE_DROPOUT, RANDOM, Drawn, Recorded
 from mhaviz.api.recorded_masks import RecordedMasks, places_of
 from mhaviz.api.recorded_patches import windows_of
+from mhaviz.api.recorded_relevance import hold_recorded
 from mhaviz.api.recorded_rows import placed, rows_called
 from mhaviz.api.recorded_tokens import TokenNames
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -90,6 +91,8 @@ class RecordedCalls:
         padding = self._masks.padding(site, observed)
         if self._masks.is_no_padding(site, observed, padding):
             return
+        if is_wanted:
+            hold_recorded(self._recorded, site, observed, padding)
         looks_around = observed.order.windows > 1 and q_length != k_length  # and pads the first window
         are_seen = None not in observed.order.tokens.places
         rows = ("row", "row") if (is_unplaced or looks_around) and not are_seen else rows_called(observed)

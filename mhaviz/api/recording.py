@@ -24,6 +24,7 @@ from mhaviz.observe.log import Log
 from mhaviz.observe.mode import Watch
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_statistics import HeadStatistics
+from mhaviz.results.relevance import Relevance
 
 if TYPE_CHECKING:
     from torch import nn
@@ -210,6 +211,32 @@ class Recording(ContextDecorator):
         """
         self.require_rollout()
         return self._result.rollout
+
+    def relevance(self, y: torch.Tensor, name: str = "y") -> Relevance:
+        """Compute which tokens of the program made a scalar, as ``attend`` with ``why``; no word is removed.
+
+        The scalar must be of a recorded pass and of one example, and its graph alive. Gradients of the program's own
+        parameters are neither computed nor changed.
+
+        Args:
+            y: scalar that the program has computed with gradients, such as one logit.
+            name: what it is called in pictures.
+
+        Raises:
+            ArgumentError: not all attention was observed, or layers are not known to read one another.
+            MhavizError: y is no scalar, has no gradient, or depends on several passes or examples; an attention has no
+                gradient, as with dropout; or tokens are mixed by a convolution or a recurrent layer as well.
+
+        Examples:
+            >>> layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+            >>> with mhaviz.record(layer) as recording:
+            ...     y = layer(torch.randn(1, 5, 8))[0, -1, 0]
+            >>> recording.relevance(y).text.relevance.shape  # (n_words,)
+            (5,)
+        """
+        if self._options.patterns is not None:
+            raise ArgumentError(f"relevance goes through all modules; leave out {parameter('module')}")
+        return self._result.relevance(y, name)
 
     @property
     def head_statistics(self) -> HeadStatistics:

@@ -14,7 +14,7 @@ from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.results.relevance import Relevance, WordRelevance
+from mhaviz.results.relevance import MOST_REMOVED, Relevance, WordRelevance
 
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
@@ -38,7 +38,8 @@ def relevance_page(relevance: Relevance) -> Page:
         blocks.append(_shaded(text, text.falls, "y falls without it by", partial(_number, relevance)))
     if relevance.written is not None:
         blocks += _side(relevance.written, "read by the decoder")
-    blocks.append(_table(relevance))
+    if text.ranked:
+        blocks.append(_table(relevance))
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
@@ -67,6 +68,9 @@ def title_text(relevance: Relevance) -> str:
 
 def _said(relevance: Relevance) -> str:
     text, falls, unit = relevance.text, relevance.text.falls, unit_of(relevance.text.words)
+    if relevance.removal == "none" and text.ranked:
+        share = percent(float(text.shares[text.ranked[0]]))
+        return f"{_named(text, text.ranked[0])} has most of the relevance for {y_text(relevance)}, {share}"
     if not text.removed:
         said = f"{_named(text, text.ranked[0])} has most of the relevance" if text.ranked else "nothing has relevance"
         return f"{said} for {y_text(relevance)}; no {unit} can be removed"
@@ -195,41 +199,33 @@ def _shaded(side: WordRelevance, numbers: NDArray[np.float64], name: str, text_o
 
 
 def _table(relevance: Relevance) -> Table:
-    """Return the words that were removed, by relevance."""
-    text, unit = relevance.text, unit_of(relevance.text.words)
-    shares = text.shares
-    has_choice = any(text.without)
-
-    def number(value: float) -> str:
-        return _number(relevance, value)
-
+    """Return the words that were removed, or without removal those with the largest relevance."""
+    text, shares = relevance.text, relevance.text.shares
+    words = text.removed or text.ranked[:MOST_REMOVED]
+    most = float(shares[words[0]]) or 1.0
     columns = [
-        Column(unit, align="left", is_key=True),
+        Column(unit_of(text.words), align="left", is_key=True),
         Column("relevance", percent),
         Column("", bar=12, align="left"),
-        Column("y falls by", number),
-        *[Column("it then predicts", align="left")] * has_choice,
     ]
-    most = max((float(shares[j]) for j in text.removed), default=1.0) or 1.0
-    rows = tuple(
-        (
-            _named(text, j),
-            float(shares[j]),
-            float(shares[j]) / most,
-            float(text.falls[j]),
-            *[_choice(relevance, text.without[j])] * has_choice,
-        )
-        for j in text.removed
-    )
-    return Table(tuple(columns), rows, most=_LISTED)
+    rows: list[tuple[object, ...]] = [(_named(text, j), float(shares[j]), float(shares[j]) / most) for j in words]
+    if text.removed:
+        columns.append(Column("y falls by", partial(_number, relevance)))
+        rows = [(*row, float(text.falls[j])) for row, j in zip(rows, words, strict=True)]
+    if any(text.without):
+        columns.append(Column("it then predicts", align="left"))
+        rows = [(*row, _choice(relevance, text.without[j])) for row, j in zip(rows, words, strict=True)]
+    return Table(tuple(columns), tuple(rows), most=_LISTED)
 
 
 def _reading(relevance: Relevance) -> str:
-    return (
+    estimate = (
         "relevance is an estimate: attention × gradient of y (Chefer et al. 2021), positive parts only, through "
-        "attention weights only; it proves no cause. y falls by: what happens when the word is deleted; mhaviz ablate "
-        "measures heads"
+        "attention weights only; it proves no cause"
     )
+    if relevance.removal == "none":
+        return f"{estimate}, and what y is without a word was not computed"
+    return f"{estimate}. y falls by: when the word is deleted from the text; mhaviz ablate measures heads"
 
 
 def _named(side: WordRelevance, word: int) -> str:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.result import Result, ShortRepr, Source
 
-Removal = Literal["top", "all"]
-"""Words that are removed: the five with the largest relevance, or each."""
+Removal = Literal["top", "all", "none"]
+"""Words that are removed: the five with the largest relevance, each, or none, as in a recorded program."""
 
 MOST_REMOVED = 5
 """Number of words that are removed by default."""
