@@ -1,19 +1,20 @@
 """Train a small classifier of film reviews, and save it as a checkpoint: python samples/sentiment.py FOLDER
 
-In ten seconds it learns whether a review of one to three clauses, such as "the plot was dull and the cast was not very
+In half a minute it learns whether a review of one to three clauses, such as "the plot was dull and the cast was not very
 funny", is POSITIVE or NEGATIVE. "not" reverses the word after it, and clauses without an opinion tell nothing.
 """
 
 import sys
 from pathlib import Path
+from random import Random
 
 import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-GOOD = "good great wonderful excellent superb delightful brilliant charming lovely moving funny clever".split()
-BAD = "bad awful terrible horrible dull boring dreadful poor weak stupid tedious annoying".split()
-THINGS = "plot acting music camera story ending cast script hero villain editing light".split()
+GOOD = "good great wonderful excellent superb delightful brilliant charming lovely moving funny clever"
+BAD = "bad awful terrible horrible dull boring dreadful poor weak stupid tedious annoying"
+THINGS = "plot acting music camera story ending cast script hero villain editing light"
 FACTS = (
     "we saw it on a rainy tuesday",
     "the film runs for two hours",
@@ -26,30 +27,25 @@ LABELS = ("NEGATIVE", "POSITIVE")
 STEPS, BATCH_SIZE, RATE = 500, 64, 2e-3
 
 
-def review(random: torch.Generator) -> tuple[str, int]:
+def review(random: Random) -> tuple[str, int]:
     """A review, and the index of its label: of most of its opinions."""
-
-    def one_of(choices: "tuple[str, ...] | list[str]") -> str:
-        return choices[int(torch.randint(len(choices), (1,), generator=random))]
-
     while True:
         clauses, total = [], 0
-        for _ in range(int(torch.randint(1, 4, (1,), generator=random))):
-            is_good, is_negated = torch.rand(2, generator=random).tolist()
-            word = one_of(GOOD if is_good < 0.5 else BAD)
-            adverb = one_of(["", "", "very ", "rather "])
-            clauses.append(f"the {one_of(THINGS)} was {'not ' * (is_negated < 0.25)}{adverb}{word}")
-            total += 1 if (is_good < 0.5) != (is_negated < 0.25) else -1
-        if float(torch.rand(1, generator=random)) < 0.5:
-            place = int(torch.randint(len(clauses) + 1, (1,), generator=random))
-            clauses.insert(place, one_of(FACTS))
+        for _ in range(random.randint(1, 3)):
+            is_good, is_negated = random.random() < 0.5, random.random() < 0.25
+            word = random.choice((GOOD if is_good else BAD).split())
+            adverb = random.choice(("", "", "very ", "rather "))
+            clauses.append(f"the {random.choice(THINGS.split())} was {'not ' * is_negated}{adverb}{word}")
+            total += 1 if is_good != is_negated else -1
+        if random.random() < 0.5:
+            clauses.insert(random.randint(0, len(clauses)), random.choice(FACTS))
         if total:
             return " and ".join(clauses), int(total > 0)
 
 
 def word_tokenizer() -> hf.PreTrainedTokenizerFast:
     """[CLS], the words of all reviews in lower case, and [SEP]."""
-    words = sorted({*" ".join((*FACTS, *GOOD, *BAD, *THINGS)).split(), *"the was not very rather and".split()})
+    words = sorted({*" ".join((*FACTS, GOOD, BAD, THINGS, "the was not very rather and")).split()})
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate((*special, *words))}, "[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -61,7 +57,7 @@ def word_tokenizer() -> hf.PreTrainedTokenizerFast:
 
 def train(seed: int = 0) -> hf.BertForSequenceClassification:
     """The model, trained."""
-    tokenizer, random = word_tokenizer(), torch.Generator().manual_seed(seed)
+    tokenizer, random = word_tokenizer(), Random(seed)
     config = hf.BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=48,

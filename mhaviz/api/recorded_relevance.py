@@ -9,14 +9,13 @@ from torch import Tensor
 
 from mhaviz.analyses.word_relevance import by_word, relevance_of_tokens
 from mhaviz.api.recorded import Recorded
-from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import GradedRun, Site
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.targets import require_finite
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.models.graded_run import graded
+from mhaviz.models.graded_run import graded, require_all
 from mhaviz.observe.gradients import Differentiated, differentiate, hold, require_attention_alone
 from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.sites import ObservedSite
@@ -37,13 +36,7 @@ def hold_recorded(recorded: Recorded, site: ObservedSite, observed: ObservedCall
     """Let the graph of a program hold an attention, or note why it has no gradient."""
     why = "it runs in windows" if observed.order.windows > 1 else "its heads run apart" if site.heads else ""
     why = why or ("it goes on from an earlier step" if site.first_query else "")
-    why = why or ("" if _has_gradient(observed.call) else "it runs under no_grad")
     recorded.ungraded[site.number, site.pass_number] = why or hold(observed, HeldSite(site, site.pass_number, padding))
-
-
-def _has_gradient(call: AttentionCall | AttentionWeights) -> bool:
-    tensors = [call.query, call.key, call.value] if isinstance(call, AttentionCall) else [call.given]
-    return any(x.requires_grad for x in tensors)
 
 
 def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str) -> Relevance:
@@ -67,7 +60,10 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
     if len(passes) != 1:
         on = f"several passes, {passes}" if passes else "no attention of a recorded pass"
         raise MhavizError(f"y depends on {on}; compute it from one pass, which {parameter('passes')} chooses")
+    ran = [recorded.sites.all[number].full_name for number, of in sorted(recorded.ungraded) if of == passes[0]]
+    require_all("the program", [one.held.tag.site.full_name for one in found], ran)
     require_attention_alone(y)
+    _require_no_mixing(y, found)
     place = _example_of(found)
     run = GradedRun(
         require_finite(float(y.detach())), "", tuple((_site(one.held.tag.site), _graded(one, place)) for one in found)
@@ -79,6 +75,26 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
     other = None if of_written is None else by_word(_tokens(attention, last, place, True), of_written)
     source_of = replace(attention.source, details={**attention.source.details, "y": run.y})
     return Relevance(source_of, Explained("function", name), run.y, "", side, other, "none")
+
+
+def _require_no_mixing(y: Tensor, found: Sequence[Differentiated]) -> None:
+    """Raise MhavizError if y depends on other tokens than those of its queries where no gradient passes through
+    attention: then something else has mixed them between two attentions."""
+    last = found[-1]
+    queries = _queries(last)
+    for one in differentiate(y, through_attention=False):
+        read = _queries(one)
+        is_one_side = one.gradient.shape[2] == last.gradient.shape[2]
+        if bool((read & ~queries).any() if is_one_side else read.any()):
+            raise MhavizError(
+                f"{one.held.tag.site.full_name}: y depends on tokens that were mixed outside of attention, and "
+                f"relevance goes through weights of attention alone"
+            )
+
+
+def _queries(one: Differentiated) -> Tensor:
+    """Return which queries have a gradient: bool, (q_length,)."""
+    return (one.gradient != 0).any(dim=-1).flatten(0, 1).any(dim=0)
 
 
 def _example_of(found: Sequence[Differentiated]) -> int:

@@ -1,5 +1,8 @@
 """The gradients of a target at the attentions that a model has just run."""
 
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
 from torch import Tensor
 
 from mhaviz.attention.graded import GradedAttention
@@ -27,17 +30,39 @@ def hold_site(name: str, site: Site | None, observed: ObservedCall) -> None:
         raise MhavizError(f"{name}: {_name(site)}: no gradient arrives, as {why}")
 
 
-def graded_run(name: str, y: Tensor, chosen: str) -> GradedRun:
+def graded_run(name: str, sites: Iterable[Site], y: Tensor, chosen: str) -> GradedRun:
     """Return the run of a model whose attentions are held by the graph of a scalar y, which is freed.
 
+    Args:
+        name: name of the model.
+        sites: its attentions.
+        y: the scalar.
+        chosen: see ``GradedRun``.
+
     Raises:
-        MhavizError: y is NaN or infinite, or depends on no attention; as ``differentiate``.
+        MhavizError: y is NaN or infinite; no gradient arrives at an attention, except at those after which y was
+            computed; as ``differentiate``.
     """
     found = sorted(differentiate(y, retain_graph=False), key=lambda one: one.held.tag.number)
-    if not found:
-        raise MhavizError(f"{name}: y does not depend on any attention")
+    require_all(name, [_name(one.held.tag) for one in found], [_name(site) for site in sites])
     number = require_finite(float(y.detach()))
     return GradedRun(number, chosen, tuple((one.held.tag, graded(one)) for one in found))
+
+
+def require_all(name: str, found: Sequence[str], ran: Iterable[str]) -> None:
+    """Raise MhavizError unless gradients have arrived at all attentions up to the last one at which any has.
+
+    Args:
+        name: name of the model.
+        found: names of the attentions with a gradient, in the order in which they ran.
+        ran: names of all.
+    """
+    before = list(takewhile(lambda one: one != found[-1], ran)) if found else list(ran)
+    if lacking := [one for one in before if one not in found]:
+        raise MhavizError(
+            f"{name}: no gradient arrives at {lacking[0]}: y does not depend on it, or a layer stops gradients, as "
+            f"quantised ones and detach do"
+        )
 
 
 def graded(found: Differentiated, name: str = "") -> GradedAttention:

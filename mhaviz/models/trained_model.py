@@ -185,11 +185,11 @@ class TrainedModel(Model):
         """See ``Model.graded``."""
         sites, numbers = self.all_sites, count()
         watch = Watch(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
-        with watch.watching(), torch.enable_grad():
-            output = self._decoded(text)
-        with torch.enable_grad():
-            y = target.value(output, text)
-        return graded_run("the trained model", y, "" if target.chosen is None else target.chosen(output, text))
+        with torch.inference_mode(False), torch.enable_grad():
+            with watch.watching():
+                output = self._decoded(text)
+            chosen = "" if target.chosen is None else target.chosen(output, text)
+            return graded_run("the trained model", sites, target.value(output, text), chosen)
 
     def score(self, text: Text, target: Target) -> tuple[float, str]:
         """See ``Model.score``."""

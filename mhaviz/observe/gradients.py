@@ -5,7 +5,7 @@ the graph, and no longer. From a scalar y, the graph leads to all attentions on 
 is if the program changes the output in place afterwards, as the tensor's gradient would not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -72,7 +72,7 @@ def hold(observed: ObservedCall, tag: Any) -> str:
         return "its output is projected within one function, or its values are not known"
     made, call = product.made, observed.call
     if not made.requires_grad or made.grad_fn is None:
-        return "its output has no gradient"
+        return "its output has no gradient: it runs under no_grad, or returns its weights, as torch.nn layers may"
     call = _detached(call)
     value = call.value if isinstance(call, AttentionCall) else product.value.detach()
     output = product.arrange(made.detach())
@@ -81,7 +81,7 @@ def hold(observed: ObservedCall, tag: Any) -> str:
     return ""
 
 
-def differentiate(y: Tensor, retain_graph: bool = True) -> list[Differentiated]:
+def differentiate(y: Tensor, retain_graph: bool = True, through_attention: bool = True) -> list[Differentiated]:
     """Return the attentions on which a scalar depends, with its gradients at their outputs, in no order.
 
     Gradients of parameters are not computed.
@@ -89,9 +89,11 @@ def differentiate(y: Tensor, retain_graph: bool = True) -> list[Differentiated]:
     Args:
         y: scalar, whose graph is alive.
         retain_graph: whether the graph is kept.
+        through_attention: whether gradients pass through attention; if not, they are those of what y depends on beside
+            it, as by residual connections.
 
     Raises:
-        MhavizError: y is no scalar, or has no gradient; or tensors were changed in place.
+        MhavizError: y is no scalar, or has no gradient; tensors were changed in place, or the graph was freed.
     """
     if not isinstance(y, Tensor) or y.numel() != 1:
         got = f"a tensor of {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
@@ -102,10 +104,8 @@ def differentiate(y: Tensor, retain_graph: bool = True) -> list[Differentiated]:
             "quantised layer, or from constants"
         )
     found = [(node, held) for node in _nodes(y.grad_fn) for held in _metadata(node).get(_KEY, ())]
-    if not found:
-        return []
     edges = [GradientEdge(node, held.place) for node, held in found]
-    gradients = torch.autograd.grad(y.reshape(()), edges, retain_graph=retain_graph, allow_unused=True)
+    gradients = _gradients(y.reshape(()), edges, retain_graph, through_attention) if found else ()
     return [
         Differentiated(held, held.arrange(gradient))
         for (_, held), gradient in zip(found, gradients, strict=True)
@@ -113,32 +113,39 @@ def differentiate(y: Tensor, retain_graph: bool = True) -> list[Differentiated]:
     ]
 
 
-def blocked_gradients(y: Tensor, name: str) -> list[Tensor]:
+def _gradients(
+    y: Tensor, edges: Sequence[GradientEdge], retain_graph: bool, through_attention: bool
+) -> Sequence[Tensor | None]:
+    assert y.grad_fn is not None
+    stopped = [] if through_attention else [node for node in _nodes(y.grad_fn) if _KEY in _metadata(node)]
+    stops = [node.register_prehook(_zeros) for node in stopped]
+    try:
+        return torch.autograd.grad(y, edges, retain_graph=retain_graph, allow_unused=True)
+    except RuntimeError as error:
+        raise MhavizError(f"the graph of y cannot be differentiated: {str(error).splitlines()[0]}") from None
+    finally:
+        for stop in stops:
+            stop.remove()
+
+
+def _zeros(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(None if x is None else torch.zeros_like(x) for x in gradients)
+
+
+def gradients_beside_attention(y: Tensor, name: str) -> list[Tensor]:
     """Return the gradients of a scalar at what nodes of a name have made, if none passes through attention.
 
     The graph is kept, and lets gradients pass afterwards.
     """
     assert y.grad_fn is not None
-    nodes = list(_nodes(y.grad_fn))
-    ends = [node for node in nodes if node.name() == name]
-    blocks = [node.register_prehook(_blocked) for node in nodes if _KEY in _metadata(node)]
-    try:
-        found = torch.autograd.grad(y, [GradientEdge(end, 0) for end in ends], retain_graph=True, allow_unused=True)
-    finally:
-        for block in blocks:
-            block.remove()
-    return [gradient for gradient in found if gradient is not None]
-
-
-def _blocked(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    return tuple(None if x is None else torch.zeros_like(x) for x in gradients)
+    edges = [GradientEdge(node, 0) for node in _nodes(y.grad_fn) if node.name() == name]
+    return [x for x in _gradients(y, edges, True, False) if x is not None]
 
 
 def require_attention_alone(y: Tensor) -> None:
-    """Raise MhavizError if y depends on attention through a convolution or a recurrent layer, which mix tokens too.
+    """Raise MhavizError if y depends on attention through a convolution, which mixes tokens too.
 
-    What stands before all attention, such as the convolution that makes patches, makes the tokens. Code that mixes
-    tokens by other functions is not recognised.
+    What stands before all attention, such as the convolution that makes patches, makes the tokens.
     """
     nodes = list(_nodes(y.grad_fn)) if y.grad_fn is not None else []
     after = set[Node]()  # of the nodes, those that are computed from an attention
@@ -153,20 +160,19 @@ def require_attention_alone(y: Tensor) -> None:
         after.update(new)
         left += new
     for node in after:
-        if (what := _mixing(node)) is not None:
+        if _is_convolution(node):
             raise MhavizError(
-                f"y depends on attention through a {what}, which mixes tokens too, and relevance goes through weights "
-                f"of attention alone"
+                "y depends on attention through a convolution, which mixes tokens too, and relevance goes through "
+                "weights of attention alone"
             )
 
 
-def _mixing(node: Node) -> str | None:
-    """Return what kind of layer a node is of, if it is one that mixes tokens."""
-    name: str = node.name()
-    if "Convolution" in name or "ConvNd" in name:
-        weight: Any = getattr(node, "_saved_weight", None)
-        return "convolution" if weight is None or any(size > 1 for size in weight.shape[2:]) else None
-    return "recurrent layer" if any(part in name for part in ("Rnn", "RNN", "Lstm", "LSTM", "Gru", "GRU")) else None
+def _is_convolution(node: Node) -> bool:
+    """Return whether a node is of a convolution of more than single places."""
+    if "Convolution" not in node.name():
+        return False
+    weight: Any = getattr(node, "_saved_weight", None)
+    return weight is None or any(size > 1 for size in weight.shape[2:])
 
 
 def _nodes(first: Node) -> Iterator[Node]:

@@ -20,7 +20,7 @@ _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 _LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
-_MUCH = 0.5  # fall of a word as a share of the largest fall, from which the estimate does not contradict it
+_MUCH = 0.5  # share of the largest relevance, or of the largest fall, from which a word is as good as the first
 _LISTED = 10  # most words in the table
 _LEAST_ASIDE = 0.005  # least share of a special token that is listed
 _MOST_ASIDE = 4  # most special tokens that are listed
@@ -83,7 +83,8 @@ def _said(relevance: Relevance) -> str:
     if not changed and falls[best] < _LITTLE * abs(relevance.y):
         most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
         return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
-    if first not in changed and falls[first] < _MUCH * falls[best]:
+    is_alike = text.relevance[best] >= _MUCH * text.relevance[first] or falls[first] >= _MUCH * falls[best]
+    if first not in changed and not is_alike:
         return (
             f"removal contradicts the estimate: {_named(text, first)} has the most relevance, but without "
             f"{_named(text, best)} {_falls(relevance, best)}, and without {_named(text, first)} to "

@@ -25,7 +25,7 @@ from mhaviz.models.transformers.read import id_of, name_tokens, plain_ids
 from mhaviz.models.transformers.run import run, run_hooked
 from mhaviz.models.transformers.sites import few_tokens
 from mhaviz.models.transformers.texts import Texts
-from mhaviz.observe.gradients import blocked_gradients
+from mhaviz.observe.gradients import gradients_beside_attention
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.results.relevance import Explained
 
@@ -123,11 +123,10 @@ def _chosen(target: Target, output: Any, text: Text) -> str:
 def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
     """Run the model on a text, and return the target's gradients at its attentions; see ``Model.graded``."""
     loaded = texts.loaded
-    _require_attention_alone(loaded)
-    output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
-    with torch.enable_grad():
-        y = target.value(output, text)
-    return graded_run(loaded.name, y, _chosen(target, output, text))
+    with torch.inference_mode(False), torch.enable_grad():
+        _require_attention_alone(loaded)
+        output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
+        return graded_run(loaded.name, loaded.sites, target.value(output, text), _chosen(target, output, text))
 
 
 def _mixing(loaded: Loaded) -> str:
@@ -148,7 +147,7 @@ def _mixing(loaded: Loaded) -> str:
         sides.append((output["encoder_last_hidden_state"], source_length))
     for side, n in sides:
         for row in range(n):
-            for gradient in blocked_gradients(side[0, row].float().square().sum(), "EmbeddingBackward0"):
+            for gradient in gradients_beside_attention(side[0, row].float().square().sum(), "EmbeddingBackward0"):
                 read = gradient.reshape(-1, gradient.shape[-1]).abs().sum(dim=-1).nonzero().flatten().tolist()
                 n_rows = gradient.shape[:-1].numel()
                 if n_rows in _LENGTHS and set(read) - ({row} if n_rows == n else set()):

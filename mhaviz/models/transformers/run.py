@@ -123,7 +123,7 @@ def _from_embeddings(model: nn.Module) -> Iterator[None]:
     try:
         for x, _ in before:
             x.requires_grad_(not begin or id(x) in begin)
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.enable_grad():
             yield
     finally:
         for x, requires_grad in before:
