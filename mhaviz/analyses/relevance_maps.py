@@ -12,7 +12,7 @@ from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import Inputs, Model, Site
 from mhaviz.attention.reducer import CellReducer
 from mhaviz.attention.targets import Why, require_one_text
-from mhaviz.errors import ArgumentError, parameter
+from mhaviz.errors import ArgumentError, parameter, shortened
 from mhaviz.inputs.tokens import Text
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.axis import Axis
@@ -60,8 +60,12 @@ def relevance_maps(
         on_progress(done / len(wanted), "maps")
         maps += _maps(site, there[site.number], text, [head for head in heads if head < site.n_heads], size)
     source = model.describe(inputs)
-    explained = {"explained": vars(target.explained), "y": run.y}
-    return Attention(replace(source, details={**source.details, **explained}), tuple(maps))
+    explained = target.explained
+    details = {**source.details, "explained": vars(explained), "y": run.y}
+    remark = f"y is {explained.named(shortened(explained.choice.strip()))}, {run.y:.3g}"
+    return Attention(
+        replace(source, details=details, remark="; ".join(filter(None, [source.remark, remark]))), tuple(maps)
+    )
 
 
 def _maps(

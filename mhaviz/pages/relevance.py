@@ -44,14 +44,8 @@ def relevance_page(relevance: Relevance) -> Page:
 
 
 def y_text(relevance: Relevance) -> str:
-    """Return what y is: "the logit of “Paris”", "the mean logit of what is written"."""
-    explained = relevance.explained
-    if explained.kind == "written":
-        return "the mean logit of what is written"
-    choice = quoted(explained.choice, _CHOICE)
-    if explained.kind == "function":
-        return choice
-    return f"the logit of {in_quotes(choice) if explained.kind == 'token' else choice}"
+    """Return what y is: "the logit of “Paris”"."""
+    return relevance.explained.named(quoted(relevance.explained.choice, _CHOICE))
 
 
 def title_text(relevance: Relevance) -> str:

@@ -31,6 +31,14 @@ class Explained:
     choice: str
     is_top: bool = False
 
+    def named(self, choice: str) -> str:
+        """Return what y is, such as "the logit of “ Paris”"; ``choice``: the choice as it can be shown."""
+        if self.kind == "written":
+            return "the mean logit of what is written"
+        if self.kind == "function":
+            return choice
+        return f"the logit of {choice if self.kind == 'label' else f'“{choice}”'}"
+
 
 @dataclass(frozen=True, eq=False)
 class WordRelevance(ShortRepr):

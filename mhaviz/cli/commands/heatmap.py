@@ -126,6 +126,8 @@ def heatmap(
     """
     explains = why is not None or removal is not None or show == "relevance"
     suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
+    if explains and show not in ("weights", "relevance"):
+        raise ArgumentError("--why shows relevance; leave out --show")
     if explains and layer is None and head is None:
         suffixes = ABLATION_SUFFIXES
     images = image or []
