@@ -1,6 +1,7 @@
 """Relevance of the words of a text for a prediction, beside the fall of its score when a word is removed."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,8 @@ def by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int | None = 
     ``given``: number of tokens that were given, and not written by the model; None: all.
     """
     words = span_tokens(words_or_tokens(tokens), tokens)
+    if tokens.images and len(words) == len(tokens):
+        words = replace(words, images=tokens.images)
     sums = np.array([sum(relevance[start:end].sum() for start, end in ranges) for ranges in words.ranges])
     written = len(tokens) if given is None else given
     aside = np.array([i in words.special or ranges[0][0] >= written for i, ranges in enumerate(words.ranges)])

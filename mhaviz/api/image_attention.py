@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mhaviz.api.recording import record
 from mhaviz.attention.model import Model, only_of_transformers
 from mhaviz.errors import ArgumentError, parameter
 from mhaviz.files.images import as_photo
 from mhaviz.inputs.given import Given
-from mhaviz.inputs.patches import PATCH_NAME, Box, within
+from mhaviz.inputs.patches import PATCH_NAME, within
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.results.attention import Attention, AttentionMap
+
+if TYPE_CHECKING:
+    from mhaviz.models.transformers.images import ImageReader, SeenImages
+
+UNPLACED = "which part of the photo the patches cover is not known: they are stretched over all of it"
+"""Notice of photos in which patches have no known place."""
 
 _WHOLE = 4096
 """Most tokens of maps that are kept whole without being asked for, as those of images are not pooled."""
@@ -42,20 +48,8 @@ def attend_images(
         MhavizError: an image cannot be read, or the model cannot be run on it.
         ProgramError: the folder has no image processor, or none that can be used.
     """
-    loaded = getattr(model, "loaded", None)
-    if loaded is None:
-        raise only_of_transformers("image")
-    others = [name for name in given.others if name != "image"]
-    others += [name for name in ("target", "generate") if getattr(given, name)]
-    if others:
-        raise ArgumentError(f"{parameter('image')} goes with one text or none; leave out {parameter(others[0])}")
-    if len(given.sentences) > 1:
-        raise ArgumentError(f"{parameter('image')} goes with one text or none, got {len(given.sentences)}")
-    from mhaviz.models.transformers.images import ImageReader
-
-    reader = ImageReader(loaded)
-    photos = [as_photo(image) for image in given.image or ()]
-    seen = reader.read(photos, given.sentences[0] if given.sentences else None)
+    reader, seen = read_images(model, given)
+    loaded = reader.loaded
     name = loaded.name.rstrip("/").rsplit("/")[-1]
     recording = record(
         loaded.model, size=size or _WHOLE, examples="all", program=f"{name}: {type(loaded.model).__name__}", **options
@@ -73,7 +67,7 @@ def attend_images(
     def place(tokens: Tokens, example: int | None) -> Tokens:
         key = tokens, example or 0
         if key not in placed:
-            placed[key] = _placed(_named(tokens, seen.tokens), seen.parts, seen.tokens, key[1], unknown)
+            placed[key] = placed_in_photos(_named(tokens, seen.tokens), seen, key[1], unknown)
         return placed[key]
 
     found = tuple(
@@ -85,8 +79,29 @@ def attend_images(
         for m in maps
     )
     if unknown and on_notice is not None:
-        on_notice("which part of the photo the patches cover is not known: they are stretched over all of it")
+        on_notice(UNPLACED)
     return replace(attention, maps=found)
+
+
+def read_images(model: Model, given: Given) -> "tuple[ImageReader, SeenImages]":
+    """Return the reader of a model's images, and what the model reads of the images given, and of a text beside them.
+
+    Raises as ``attend_images``.
+    """
+    loaded = getattr(model, "loaded", None)
+    if loaded is None:
+        raise only_of_transformers("image")
+    others = [name for name in given.others if name != "image"]
+    others += [name for name in ("target", "generate") if getattr(given, name)]
+    if others:
+        raise ArgumentError(f"{parameter('image')} goes with one text or none; leave out {parameter(others[0])}")
+    if len(given.sentences) > 1:
+        raise ArgumentError(f"{parameter('image')} goes with one text or none, got {len(given.sentences)}")
+    from mhaviz.models.transformers.images import ImageReader
+
+    reader = ImageReader(loaded)
+    photos = [as_photo(image) for image in given.image or ()]
+    return reader, reader.read(photos, given.sentences[0] if given.sentences else None)
 
 
 def _of_kind(maps: Sequence[AttentionMap], kind: str) -> tuple[AttentionMap, ...]:
@@ -111,22 +126,16 @@ def _named(tokens: Tokens, read: Tokens | None) -> Tokens:
     return replace(tokens, texts=tuple(texts), special=tokens.special or special, ids=tokens.ids or read.ids)
 
 
-def _placed(
-    tokens: Tokens,
-    parts: Sequence[Sequence[Box | None]],
-    read: Tokens | None,
-    example: int,
-    unknown: set[int],
-) -> Tokens:
+def placed_in_photos(tokens: Tokens, seen: "SeenImages", example: int, unknown: set[int]) -> Tokens:
     """Return tokens whose patches know which part of a photo they cover. What was read of it is then not looked for.
 
     Args:
         tokens: the tokens.
-        parts: for each photo, the part that each of its views shows; None: not known.
-        read: all tokens of the text beside the images; None: there is none.
+        seen: what was read.
         example: number of the example of the batch.
         unknown: set to which the numbers of photos are added of which that is not known.
     """
+    parts, read = seen.parts, seen.tokens
     is_of_text = read is not None and len(tokens) == len(read)
     images = list(tokens.images)
     for number in {image.image for image in images}:

@@ -249,8 +249,10 @@ class LoadedModel:
                 ``generate``, and for a translator, it is what is written, or a token of it. It is explained by the
                 relevance of each word, attention × gradient (Chefer et al. 2021, arXiv 2103.15679), beside the fall of
                 the prediction's logit when the word is removed; with ``layer`` or ``head``, by maps of weight ×
-                gradient.
-            removal: with ``why``, the words that are removed: "top", the five with the largest relevance, or "all".
+                gradient. With ``image``, for a classifier of images, it is explained by the patches, whose pixels are
+                set to a mean colour where they are removed.
+            removal: with ``why``, the words or patches that are removed: "top", the five with the largest relevance, or
+                "all".
             on_notice: called with one line for what takes long, and for what verification has found.
             on_progress: called with the share of the work that is done, from 0 to 1, and the name of the next step.
             given: for transformers models: ``pair``, a second text after the one; ``chat``, messages, or ``ids``, token
@@ -260,7 +262,8 @@ class LoadedModel:
                 none: the attention is recorded as of ``mhaviz.record``, and ``Attention.over_image`` draws it.
 
         Returns:
-            ``Attention``; with ``why``, unless layers or heads are chosen, ``Relevance``.
+            ``Attention``; with ``why``, unless layers or heads are chosen, ``Relevance``, or with ``image``
+            ``ImageRelevance``.
 
         Raises:
             ArgumentError: the model has no such layer, head or kind, or cannot read such texts; there is no such query;
@@ -281,7 +284,9 @@ class LoadedModel:
             unheeded += [*["verify"] * verify, *["hide_special"] * hide_special, *["page"] * bool(page)]
             asked_why = AskedWhy(show, why, removal, layer, head, size, unheeded)
             # An overload would repeat all parameters for this one.
-            return explained(self, asked_why, Given.of(texts, target, given), on_progress)  # type: ignore[return-value]
+            return explained(  # type: ignore[return-value]
+                self, asked_why, Given.of(texts, target, given), on_notice, on_progress
+            )
         over = None if mean is None else require_averaged(mean)
         choice = None if by is None else SpanChoice.of(by)
         asked = Pooling(size, pool, window)

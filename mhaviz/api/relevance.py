@@ -1,4 +1,4 @@
-"""``attend`` with ``why``: which words of a text made a prediction."""
+"""``attend`` with ``why``: which words of a text, or patches of an image, made a prediction."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mhaviz.analyses.relevance_maps import relevance_maps
 from mhaviz.analyses.word_relevance import word_relevance
+from mhaviz.api.image_relevance import image_relevance
 from mhaviz.attention.targets import Why
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.given import Given
@@ -63,14 +64,24 @@ class AskedWhy:
 
 
 def explained(
-    loaded: "LoadedModel", asked: AskedWhy, given: Given, on_progress: Callable[[float, str], None]
+    loaded: "LoadedModel",
+    asked: AskedWhy,
+    given: Given,
+    on_notice: Callable[[str], None] | None,
+    on_progress: Callable[[float, str], None],
 ) -> Relevance | Attention:
-    """Compute the relevance of words, or maps of heads, for a prediction."""
-    if given.image is not None:
-        raise ArgumentError(f"{parameter('why')} is for texts, and not for {parameter('image')}; leave it out")
+    """Compute the relevance of words or patches, or maps of heads, for a prediction."""
+    why = "" if asked.why is None else asked.why
+    if given.image is not None and asked.has_maps:
+        raise ArgumentError(
+            f"{parameter('why')} with {parameter('image')} draws the patches, through all heads; leave out "
+            f"{parameter('layer' if asked.layer is not None else 'head')}"
+        )
     loaded.require_predicting()
+    if given.image is not None:
+        return image_relevance(loaded.chosen(), given, why, asked.removal or "top", on_notice, on_progress)
     model = loaded.chosen(asked.layer, None, given.generate)
-    inputs, why = model.read(given), "" if asked.why is None else asked.why
+    inputs = model.read(given)
     if not asked.has_maps:
         return word_relevance(model, inputs, why, asked.removal or "top", on_progress)
     heads = require_numbers("head", asked.head, range(model.n_heads), "the layer has")

@@ -21,6 +21,7 @@ from mhaviz.pages.registry import PAGE_SUFFIXES, shown
 from mhaviz.pages.words import one_text
 from mhaviz.results.attention import head_name
 from mhaviz.results.image import ImageAttention
+from mhaviz.results.image_relevance import PATCH_RELEVANCE
 from mhaviz.results.means import mean_text
 from mhaviz.results.patch_shares import LEAST_PATCHES, PEAK, Aside, ImageMap
 from mhaviz.results.photo_views import SMALLER, TILES
@@ -31,7 +32,7 @@ MOSTLY = 0.1
 SCALE = replace(Scale.around_one(AROUND_UNIFORM, 8.0, "× uniform"), below=True, above=True)
 """Scale of multiples of uniform attention, the same in all pictures, so that noise stays pale."""
 
-_CLASS_TOKEN = dict.fromkeys(("cls_token", "class_embedding", "class_token", "cls"), "the class token")
+CLASS_TOKENS = dict.fromkeys(("cls_token", "class_embedding", "class_token", "cls"), "the class token")
 """What parameters of programs are that stand before the patches."""
 
 _SINGULAR = {"patches": "patch", "words": "word", "tokens": "token"}
@@ -85,17 +86,26 @@ class _Head:
 @shown(ImageAttention, PAGE_SUFFIXES)
 def image_page(over: ImageAttention) -> Page:
     """Return the page, with all heads on one scale: each patch's share as a multiple of uniform."""
-    heads = [_Head(m, place, name) for m in over.maps for place, name in enumerate(_head_names(over, m))]
-    overlays = tuple(_overlay(over, head) for head in heads)
-    block = Overlays(
-        overlays,
-        SCALE,
-        "× the mean of all patches" if over.is_key else "× uniform over the image" + "s" * (len(over.numbers) > 1),
-        tuple(_marks(over, heads, overlays)),
-        _table(over, heads),
-    )
+    heads = _heads(over)
     title = by_chance(_title(over, heads), over.source.is_random)
-    return Page(title, (block,), over.source.footnote, partial(_remark, over))
+    return Page(title, (overlays(over),), over.source.footnote, partial(_remark, over))
+
+
+def overlays(over: ImageAttention) -> Overlays:
+    """Return the block of all heads, on one scale."""
+    heads = _heads(over)
+    drawn = tuple(_overlay(over, head) for head in heads)
+    key = "× the mean of all patches" if _is_by_mean(over) else "× uniform over the image" + "s" * (len(over.numbers) > 1)
+    return Overlays(drawn, SCALE, key, tuple(_marks(over, heads, drawn)), _table(over, heads))
+
+
+def _heads(over: ImageAttention) -> list[_Head]:
+    return [_Head(m, place, name) for m in over.maps for place, name in enumerate(_head_names(over, m))]
+
+
+def _is_by_mean(over: ImageAttention) -> bool:
+    """Return whether numbers are multiples of the patches' mean, and not of uniform attention."""
+    return over.is_key or over.quantity == PATCH_RELEVANCE
 
 
 def _overlay(over: ImageAttention, head: _Head) -> HeadOverlay:
@@ -201,7 +211,7 @@ def _aside_name(one: Aside) -> str:
     if one.kind == "sink":
         return f"sink {texts[0]}"
     if one.kind == "special":
-        return _CLASS_TOKEN.get(texts[0], texts[0]).removeprefix("the ")
+        return CLASS_TOKENS.get(texts[0], texts[0]).removeprefix("the ")
     return {"words": "words", "others": "other tokens", "none": "no token"}[one.kind]
 
 
@@ -303,7 +313,7 @@ def _who(over: ImageAttention) -> str:
     name = quoted(over.query, _NAME) if over.query else ""
     return {
         "patch": _patch_text(name),
-        "word": (_CLASS_TOKEN.get(name) or in_quotes(name)) if name else "a token without a name",
+        "word": (CLASS_TOKENS.get(name) or in_quotes(name)) if name else "a token without a name",
         "position": f"token {name}",
         "all": f"the average {_SINGULAR[over.queries]}",
         "answer": "the answer",
@@ -330,7 +340,7 @@ def _view_text(name: str) -> str:
 
 
 def _unit(over: ImageAttention) -> str:
-    return "× the mean" if over.is_key else "× uniform"
+    return "× the mean" if _is_by_mean(over) else "× uniform"
 
 
 def _views_text(head: _Head) -> str:
@@ -405,7 +415,7 @@ def _remark(over: ImageAttention, drawn: Drawn) -> str:
         coarse = " and ".join(f"{rows} × {columns}" for rows, columns in over.source_grids)
         how = "have its weight" if over.is_key else "divide its weight"
         parts.append(f"mean of layers with {coarse}: the patches over a coarser one {how}")
-    parts += _place_texts(over)
+    parts += place_texts(over)
     if over.left_out:
         parts.append(f"{counted(over.left_out, 'map')} of other tokens left out")
     parts += _aside_ranges(over)
@@ -422,7 +432,7 @@ def _grids_text(over: ImageAttention) -> str:
     return " and ".join(f"{rows} × {columns}" for rows, columns in shapes)
 
 
-def _place_texts(over: ImageAttention) -> list[str]:
+def place_texts(over: ImageAttention) -> list[str]:
     """Return what of the photos the patches cover, and which photos are what the program has read."""
     found = []
     if (photo := over.stretched) is not None:

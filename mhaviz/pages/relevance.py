@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from mhaviz.inputs.spans import unit_of
 from mhaviz.pages.blocks import Block, Column, Page, Shaded, Table, Text, Word
+from mhaviz.pages.image import CLASS_TOKENS
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.results.relevance import MOST_REMOVED, Relevance, WordRelevance
+from mhaviz.results.relevance import MOST_REMOVED, Relevance, Together, WordRelevance
 
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
@@ -31,7 +32,7 @@ def relevance_page(relevance: Relevance) -> Page:
     """Return the page: the title says what estimate and removal say together."""
     text = relevance.text
     blocks: list[Block] = [
-        Text(tuple(_subtitles(relevance)), "subtitle"),
+        Text(tuple(subtitles(relevance)), "subtitle"),
         *_side(text, "source" * (relevance.written is not None)),
     ]
     if relevance.removal == "all" and text.removed:
@@ -39,7 +40,7 @@ def relevance_page(relevance: Relevance) -> Page:
     if relevance.written is not None:
         blocks += _side(relevance.written, "read by the decoder")
     if text.ranked:
-        blocks.append(_table(relevance))
+        blocks.append(removal_table(relevance))
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
@@ -61,7 +62,7 @@ def title_text(relevance: Relevance) -> str:
 
 
 def _said(relevance: Relevance) -> str:
-    text, falls, unit = relevance.text, relevance.text.falls, unit_of(relevance.text.words)
+    text, falls, unit = relevance.text, relevance.text.falls, _unit(relevance.text)
     if relevance.removal == "none" and text.ranked:
         share = percent(float(text.shares[text.ranked[0]]))
         return f"{_named(text, text.ranked[0])} has most of the relevance for {y_text(relevance)}, {share}"
@@ -69,9 +70,12 @@ def _said(relevance: Relevance) -> str:
         said = f"{_named(text, text.ranked[0])} has most of the relevance" if text.ranked else "nothing has relevance"
         return f"{said} for {y_text(relevance)}; no {unit} can be removed"
     first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
-    changed = [j for j in text.removed if _changes(relevance, j)]
+    changed = [j for j in text.removed if _changes(relevance, text.without[j])]
+    if not changed and relevance.together is not None and (said := _said_together(relevance, relevance.together, best)):
+        return said
     if not changed and falls[best] <= 0:
-        which = f"any of the {len(text.removed)} words removed" if len(text.removed) > 1 else _named(text, best)
+        removed = f"{len(text.removed)} {_units(text)}"
+        which = f"any of the {removed} removed" if len(text.removed) > 1 else _named(text, best)
         stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
         return f"removal contradicts the estimate: {stays}"
     if not changed and falls[best] < _LITTLE * abs(relevance.y):
@@ -91,6 +95,22 @@ def _said(relevance: Relevance) -> str:
     return f"{_named(text, word)} {how}: without it {_falls(relevance, word)}"
 
 
+def _said_together(relevance: Relevance, together: Together, best: int) -> str:
+    """Return what is said where no single removal changes the prediction, and removing several at once has an effect;
+    "" if a single one is worth more words.
+
+    ``best``: the word with the largest fall.
+    """
+    unit, they = _unit(relevance.text), f"the {together.count} strongest together"
+    falls = f"without them {_goes(relevance, relevance.y - together.fall)}"
+    if _changes(relevance, together.without):
+        return f"no single {unit} decides, but {they} do: {falls}"
+    little = _LITTLE * abs(relevance.y)
+    if relevance.text.falls[best] >= little or together.fall <= 0:
+        return ""
+    return f"no single {unit} decides, nor do {they}: {falls}"
+
+
 def _several(relevance: Relevance, words: Sequence[int]) -> str:
     """Return what is said of words without each of which the model predicts something else, the largest fall first."""
     text, more = relevance.text, len(words) - 2
@@ -105,15 +125,18 @@ def _several(relevance: Relevance, words: Sequence[int]) -> str:
     return f"{listed} decide: without {either} of them {y_text(relevance)} {goes} from {y} to {to}"
 
 
-def _changes(relevance: Relevance, word: int) -> bool:
-    """Return whether the model chooses what is explained, and something else without a word."""
-    without = relevance.text.without[word]
+def _changes(relevance: Relevance, without: str) -> bool:
+    """Return whether the model chooses what is explained, and something else, ``without``, after a removal."""
     return relevance.chosen == relevance.explained.choice != "" and without not in ("", relevance.chosen)
 
 
 def _falls(relevance: Relevance, word: int) -> str:
     """Return "the logit of NEGATIVE falls from 6.3 to 1.2"."""
-    y, after = relevance.y, _after(relevance, word)
+    return _goes(relevance, _after(relevance, word))
+
+
+def _goes(relevance: Relevance, after: float) -> str:
+    y = relevance.y
     texts = _number(relevance, y), _number(relevance, after)
     if texts[0] == texts[1]:
         return f"{y_text(relevance)} stays {texts[0]}"
@@ -134,7 +157,7 @@ def _decimals(relevance: Relevance) -> int:
     return min(max(2 - math.floor(math.log10(largest)), 1), 6) if largest else 1
 
 
-def _subtitles(relevance: Relevance) -> Iterator[str]:
+def subtitles(relevance: Relevance) -> Iterator[str]:
     explained, y = relevance.explained, y_text(relevance)
     top = ""
     if relevance.chosen:
@@ -143,8 +166,8 @@ def _subtitles(relevance: Relevance) -> Iterator[str]:
     yield f"y is {y}, {_number(relevance, relevance.y)}{top}"
     agreement, n = relevance.text.agreement, len(relevance.text.removed)
     if agreement is not None:
-        which, unit = "all" if relevance.removal == "all" else "the", unit_of(relevance.text.words)
-        yield f"ranks by relevance and by removal of {which} {n} {unit}s correlate by {fixed(agreement, 2)}"
+        which, units = "all" if relevance.removal == "all" else "the", _units(relevance.text)
+        yield f"ranks by relevance and by removal of {which} {n} {units} correlate by {fixed(agreement, 2)}"
 
 
 def _choice(relevance: Relevance, choice: str) -> str:
@@ -156,12 +179,12 @@ def _side(side: WordRelevance, heading: str) -> Iterator[Block]:
     if heading:
         yield Text((heading,), "subheading")
     if side.ranked:
-        yield _shaded(side, side.shares, f"share of the relevance of all {unit_of(side.words)}s", percent)
-    if aside := _aside_text(side):
+        yield _shaded(side, side.shares, f"share of the relevance of all {_units(side)}", percent)
+    if aside := aside_text(side):
         yield Text((aside,), "quiet")
 
 
-def _aside_text(side: WordRelevance) -> str:
+def aside_text(side: WordRelevance) -> str:
     """Return "not in the scale: [CLS] 36%, [SEP] 12% of all relevance" of special tokens; "" without any."""
     whole = float(side.relevance.sum()) or 1.0
     listed = sorted(np.flatnonzero(side.aside).tolist(), key=lambda j: -side.relevance[j])
@@ -188,18 +211,19 @@ def _shaded(side: WordRelevance, numbers: NDArray[np.float64], name: str, text_o
     high = float(np.quantile(known, _UPPER, method="higher")) or 1.0
     scale = Scale(high=high, above=bool(known.max() > high))
     rows = tuple((word.text, word.share) for word in words)
-    columns = Column(unit_of(side.words), align="left", is_key=True), Column(name, text_of)
+    columns = Column(_unit(side), align="left", is_key=True), Column(name, text_of)
     ends = f"{'≤ ' * bool((numbers < 0).any())}0", f"{'≥ ' * scale.above}{text_of(high)}"
     return Shaded(Table(columns, rows), words, scale, name, ends)
 
 
-def _table(relevance: Relevance) -> Table:
-    """Return the words that were removed, or without removal those with the largest relevance."""
+def removal_table(relevance: Relevance) -> Table:
+    """Return the words that were removed, or without removal those with the largest relevance; last, those that were
+    removed together."""
     text, shares = relevance.text, relevance.text.shares
     words = text.removed or text.ranked[:MOST_REMOVED]
     most = float(shares[words[0]]) or 1.0
     columns = [
-        Column(unit_of(text.words), align="left", is_key=True),
+        Column(_unit(text), align="left", is_key=True),
         Column("relevance", percent),
         Column("", bar=12, align="left"),
     ]
@@ -210,21 +234,39 @@ def _table(relevance: Relevance) -> Table:
     if any(text.without):
         columns.append(Column("it then predicts", align="left"))
         rows = [(*row, _choice(relevance, text.without[j])) for row, j in zip(rows, words, strict=True)]
+    if (together := relevance.together) is not None:
+        share = float(shares[text.ranked[: together.count]].sum())
+        choice = (_choice(relevance, together.without),) * any(text.without)
+        rows = [*rows[: _LISTED - 1], (f"first {together.count} together", share, 0.0, together.fall, *choice)]
     return Table(tuple(columns), tuple(rows), most=_LISTED)
 
 
+ESTIMATE = (
+    "relevance is an estimate: attention × gradient of y (Chefer et al. 2021), positive parts only, through attention "
+    "weights only; it proves no cause"
+)
+"""What relevance is, in small print."""
+
+
 def _reading(relevance: Relevance) -> str:
-    estimate = (
-        "relevance is an estimate: attention × gradient of y (Chefer et al. 2021), positive parts only, through "
-        "attention weights only; it proves no cause"
-    )
     if relevance.removal == "none":
-        return f"{estimate}, and what y is without a word was not computed"
-    return f"{estimate}. y falls by: when the word is deleted from the text; mhaviz ablate measures heads"
+        return f"{ESTIMATE}, and what y is without a {_unit(relevance.text)} was not computed"
+    return f"{ESTIMATE}. y falls by: when the word is deleted from the text; mhaviz ablate measures heads"
+
+
+def _unit(side: WordRelevance) -> str:
+    return "patch" if side.words.images else unit_of(side.words)
+
+
+def _units(side: WordRelevance) -> str:
+    return "patches" if side.words.images else f"{unit_of(side.words)}s"
 
 
 def _named(side: WordRelevance, word: int) -> str:
-    """Return a word in quotes, with its position where the text has it more than once."""
+    """Return a word in quotes, with its position where the text has it more than once; or "patch 7,5"."""
+    if side.words.images:
+        text = side.words.texts[word]
+        return CLASS_TOKENS.get(text, quoted(text, _NAME)) if side.aside[word] else f"patch {quoted(text, _NAME)}"
     place = places(side.words, False)[word]
     name = quoted(side.words.texts[word], _NAME - len(place)) + place
     return name if word in side.words.special else f"“{name}”"

@@ -17,6 +17,21 @@ MOST_REMOVED = 5
 
 
 @dataclass(frozen=True)
+class Together:
+    """What removing several words at once does: those with the largest relevance.
+
+    Attributes:
+        count: number of words.
+        fall: y less y without them.
+        without: what the model chooses without them; "": not known.
+    """
+
+    count: int
+    fall: float
+    without: str
+
+
+@dataclass(frozen=True)
 class Explained:
     """What is explained, a scalar y of a model's output.
 
@@ -115,6 +130,7 @@ class Relevance(Result):
         text: the words of the text, or of the source of an encoder with a decoder.
         written: the words that its decoder reads; None: it has none.
         removal: which words were removed.
+        together: what removing the first of them at once does; None: not computed.
     """
 
     source: Source
@@ -124,12 +140,14 @@ class Relevance(Result):
     text: WordRelevance
     written: WordRelevance | None = None
     removal: Removal = "top"
+    together: Together | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``."""
         about = {"explained": vars(self.explained), "y": self.y, "chosen": self.chosen}
         texts = {"text": self.text.to_dict()} | ({} if self.written is None else {"written": self.written.to_dict()})
-        return about | {"removal": self.removal, "agreement": self.text.agreement} | texts
+        together = {} if self.together is None else {"together": vars(self.together)}
+        return about | {"removal": self.removal, "agreement": self.text.agreement} | together | texts
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the words as rows of a table."""

@@ -167,6 +167,7 @@ def heatmap(
                 by=spans,
                 hide_special=hide_special,
                 verify=verify,
+                on_notice=None if delivery.quiet else delivery.tell,
                 on_progress=on_progress,
             )
         delivery.deliver(explained, style, quotes_notice(texts.sentences))

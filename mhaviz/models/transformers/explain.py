@@ -1,5 +1,6 @@
 """Predictions of a model of transformers that are explained: their targets, and their gradients at its attentions."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -45,7 +46,7 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
         return target_of_function(why)
     loaded = texts.loaded
     if loaded.is_classifier:
-        return _target_of_label(texts, why, text)
+        return _target_of_label(loaded, why, lambda: _output(texts, text))
     if loaded.is_top_random or loaded.model.get_output_embeddings() is None:  # type: ignore[no-untyped-call]
         raise ArgumentError(
             f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a token or a "
@@ -71,10 +72,31 @@ def _logits(output: Any) -> Tensor:
     return logits if logits.ndim > 1 else logits[None]
 
 
-def _target_of_label(texts: Texts, why: str, text: Text) -> Target:
-    config: Any = texts.loaded.model.config
+def target_of_image(loaded: Loaded, why: Why, output: Callable[[], Any]) -> Target:
+    """Return the target of a classifier of images.
+
+    Args:
+        loaded: the model.
+        why: see ``Model.target``.
+        output: returns its output on the image.
+
+    Raises:
+        ArgumentError: the model is no classifier, or has no such label.
+    """
+    if callable(why):
+        return target_of_function(why)
+    if not loaded.is_classifier:
+        raise ArgumentError(
+            f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a label of an "
+            f"image; give a function of its output in Python, or another model"
+        )
+    return _target_of_label(loaded, why, output)
+
+
+def _target_of_label(loaded: Loaded, why: str, output: Callable[[], Any]) -> Target:
+    config: Any = loaded.model.config
     labels = [str(config.id2label.get(i, i)) for i in range(config.num_labels)]
-    number = int(_logits(_output(texts, text))[0].argmax()) if not why else label_of(why, labels)
+    number = int(_logits(output())[0].argmax()) if not why else label_of(why, labels)
     is_choice = len(labels) > 1 and config.problem_type != "multi_label_classification"
     explained = Explained("label", labels[number], not why)
     return target_of_logits(explained, _logits, lambda text: [(0, number)], labels.__getitem__ if is_choice else None)

@@ -20,12 +20,13 @@ from mhaviz.models.transformers.folder import has_image_processor, image_program
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.photo_crop import shown_parts
 from mhaviz.models.transformers.read import encodable, name_tokens
-from mhaviz.models.transformers.run import field_of
+from mhaviz.models.transformers.run import field_of, graph_from
 from mhaviz.models.transformers.silence import silence
 
 _FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
-_PIXELS = "pixel_values"
+PIXELS = "pixel_values"
+"""Name of the pixels among a model's inputs."""
 
 _MOST_PIXELS = 2**14
 """Most pixels of a side that a processor may ask for; some give the number of all pixels in its place."""
@@ -85,14 +86,20 @@ class ImageReader:
         if text is not None:
             return self._read_with(photos, text)
         fields = self._processed(lambda: self._of_images(images=list(photos), return_tensors="pt"))
-        if len(photos) > 1 and len(fields.get(_PIXELS, ())) > 1:
+        if len(photos) > 1 and len(fields.get(PIXELS, ())) > 1:
             raise ArgumentError(
                 f"{parameter('image')}: expected one image, got {len(photos)}; {self.loaded.name} reads each alone"
             )
         return SeenImages(fields, None, self._parts(photos, self._of_images))
 
-    def run(self, seen: SeenImages) -> None:
-        """Run one forward pass; without a text, of the part of the model that reads images. Raises MhavizError."""
+    def run(self, seen: SeenImages, with_graph: bool = False) -> Any:
+        """Run one forward pass, and return its output; without a text, of the part of the model that reads images.
+
+        ``with_graph``: whether autograd records the pass, from the pixels on.
+
+        Raises:
+            MhavizError: the model cannot be run.
+        """
         part = self._of_pixels if seen.tokens is None else self.loaded.model
         named = signature(getattr(part, "forward", part)).parameters
         dtype, device = self.loaded.model.dtype, self.loaded.device
@@ -102,14 +109,23 @@ class ImageReader:
             if name in named
         }
         cache = {"use_cache": False} if "use_cache" in named and field_of(self.loaded.model.config, "use_cache") else {}
-        with torch.no_grad(), self.loaded.running(on_images=True):
-            part(**fields, **cache)
+        if with_graph:
+            fields = {name: x.requires_grad_(x.is_floating_point()) for name, x in fields.items()}
+        graph = graph_from(self.loaded.model, lambda x: False) if with_graph else torch.no_grad()
+        with graph, self.loaded.running(on_images=True):
+            return part(**fields, **cache)
+
+    @property
+    def has_mean_colour(self) -> bool:
+        """Whether the processor makes a mean colour that it knows 0."""
+        processor = self._of_images
+        return bool(getattr(processor, "do_normalize", False)) and getattr(processor, "image_mean", None) is not None
 
     @property
     def _of_pixels(self) -> Callable[..., Any]:
         """The part of the model that reads images. Raises MhavizError if it is not known."""
         model: Any = self.loaded.model
-        if type(model).main_input_name == _PIXELS:
+        if type(model).main_input_name == PIXELS:
             has_decoder = "decoder_input_ids" in signature(model.forward).parameters
             part: Callable[..., Any] = model.get_encoder() if has_decoder else model
             return part
@@ -132,8 +148,8 @@ class ImageReader:
         prompt = encodable(processor.tokenizer, self._prompt(processor, len(photos), text))
         fields = self._processed(lambda: processor(images=list(photos), text=[prompt], return_tensors="pt"))
         ids = fields.get("input_ids")
-        if ids is None or _PIXELS not in fields:
-            raise MhavizError(f"{self.loaded.name}: expected {_PIXELS} and input_ids of its processor, got {[*fields]}")
+        if ids is None or PIXELS not in fields:
+            raise MhavizError(f"{self.loaded.name}: expected {PIXELS} and input_ids of its processor, got {[*fields]}")
         tokens = name_tokens(self.loaded.tokenizer, ids[0].tolist())
         return SeenImages(fields, tokens, self._parts(photos, processor.image_processor))
 
@@ -176,7 +192,7 @@ class ImageReader:
         sizes = {photo.size for photo in photos}
 
         def pixels(image: Image) -> Any:
-            return processor(images=[image], return_tensors="np")[_PIXELS]
+            return processor(images=[image], return_tensors="np")[PIXELS]
 
         with silence(2), as_one_line(f"{self.loaded.name}: its processor does not take this"):
             known = {size: shown_parts(pixels, *size) for size in sizes}

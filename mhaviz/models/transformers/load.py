@@ -13,6 +13,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForImageClassification,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
@@ -41,6 +42,9 @@ _FROM_FILES: dict[str, Any] = {"local_files_only": True, "trust_remote_code": Fa
 
 _ADDED_ON_TOP = ("pooler", "lm_head", "classifier", "score", "qa_outputs")
 """Names of parts that read the last layer's output. The attention does not depend on their weights."""
+
+_CLASSIFIERS = (AutoModelForSequenceClassification, AutoModelForImageClassification)
+"""Models that predict a label."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ class Loaded:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether it predicts a label of a text."""
-        return type(self.model) in _classes(AutoModelForSequenceClassification, self.model.config)
+        """Whether it predicts a label of a text or an image."""
+        return any(type(self.model) in _classes(auto, self.model.config) for auto in _CLASSIFIERS)
 
     @property
     def has_encoder(self) -> bool:
@@ -347,7 +351,7 @@ def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
     None: there is no such class, or the model is an encoder with a decoder, whose ``usual_class`` has the head.
     """
     named = set(config.architectures or ())
-    for kind in _classes(AutoModelForSequenceClassification, config):
+    for kind in (kind for auto in _CLASSIFIERS for kind in _classes(auto, config)):
         if kind.__name__ in named:
             return kind
     if config.is_encoder_decoder:

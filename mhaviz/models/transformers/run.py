@@ -119,10 +119,20 @@ def _from_embeddings(model: nn.Module) -> Iterator[None]:
     """Record a graph that begins at the embeddings. Other parameters have no gradients, as these hold activations."""
     embeddings = [part for part in model.modules() if isinstance(part, nn.Embedding)]
     begin = {id(x) for part in embeddings for x in part.parameters(recurse=False)}
+    with graph_from(model, lambda x: not begin or id(x) in begin):
+        yield
+
+
+@contextmanager
+def graph_from(model: nn.Module, is_begin: Callable[[nn.Parameter], bool]) -> Iterator[None]:
+    """Record a graph that begins at some parameters, and at inputs with gradients; then restore the parameters.
+
+    ``is_begin``: returns whether the graph begins at a parameter.
+    """
     before = [(x, x.requires_grad) for x in model.parameters() if x.is_floating_point()]
     try:
         for x, _ in before:
-            x.requires_grad_(not begin or id(x) in begin)
+            x.requires_grad_(is_begin(x))
         with torch.enable_grad():
             yield
     finally:
