@@ -57,18 +57,18 @@ def image_relevance(
         MhavizError: as ``Recording.relevance``; which tokens are patches is not known, as where the model merges them.
         ProgramError: as ``attend_images``.
     """
-    on_progress(0.0, "gradients")
     if len(given.image or ()) != 1:
         raise ArgumentError(
             f"{parameter('why')} explains one prediction, got {len(given.image or ())} images; give one of them"
         )
+    reader, seen = read_images(model, given)
     if given.sentences:
         raise ArgumentError(
-            f"{parameter('why')} with {parameter('image')} is for classifiers of images, and not for a text beside one: "
-            f"how attention to the image and to the text joins is not known; leave out the text, or use record"
+            f"{parameter('why')} with {parameter('image')} is for classifiers of images, which read no text: how attention "
+            f"to an image and to a text joins is not known; leave out one of them"
         )
-    reader, seen = read_images(model, given)
     pixels = _pixels_of(reader, seen)
+    on_progress(0.0, "gradients")
     target, found, chosen = _explained(reader, seen, why, on_notice)
     side = _of_patches(reader, found.text)
     (grid,) = side.words.images

@@ -39,11 +39,13 @@ def _over(relevance: ImageRelevance) -> Overlays:
     if text.removed:
         most = max(text.removed, key=lambda place: float(text.falls[place]))
         picture, marks = replace(picture, query=grid.cell(most)), (*marks, "cyan: the largest fall")
-    said = "; ".join(forms[0] for forms in head.notes)
-    named = replace(head, name=_NAME, row="", column=_NAME, pictures=(picture,), line=f"{_NAME}: {said}")
+    notes = head.notes[:2]  # what special tokens have is listed below
+    line = f"{_NAME}: {'; '.join(forms[0] for forms in notes)}"
+    named = replace(head, name=_NAME, row="", column=_NAME, pictures=(picture,), notes=notes, line=line)
     return replace(block, heads=(named,), marks=marks, table=removal_table(relevance))
 
 
 def _reading(relevance: ImageRelevance) -> Iterator[str]:
+    yield "patch 1,2: row 1 and column 2, from 0"
     yield ESTIMATE
-    yield f"y falls by: when the patch's pixels are set to {_COLOURS[relevance.blank]}"
+    yield f"y falls by: when the pixels of the patch are set to {_COLOURS[relevance.blank]}"

@@ -96,19 +96,23 @@ def _said(relevance: Relevance) -> str:
 
 
 def _said_together(relevance: Relevance, together: Together, best: int) -> str:
-    """Return what is said where no single removal changes the prediction, and removing several at once has an effect;
-    "" if a single one is worth more words.
+    """Return what is said where no single removal changes the prediction, of the removal of several at once; "" if a
+    single one, or that nothing has an effect, is worth more words.
 
     ``best``: the word with the largest fall.
     """
-    unit, they = _unit(relevance.text), f"the {together.count} strongest together"
+    they, little, most = (
+        f"the {together.count} strongest together",
+        _LITTLE * abs(relevance.y),
+        relevance.text.falls[best],
+    )
     falls = f"without them {_goes(relevance, relevance.y - together.fall)}"
+    begin = f"no single {_unit(relevance.text)} decides"
     if _changes(relevance, together.without):
-        return f"no single {unit} decides, but {they} do: {falls}"
-    little = _LITTLE * abs(relevance.y)
-    if relevance.text.falls[best] >= little or together.fall <= 0:
+        return f"{begin}, but {they} do: {falls}"
+    if most >= little or max(most, together.fall) <= 0:
         return ""
-    return f"no single {unit} decides, nor do {they}: {falls}"
+    return f"{begin}, nor do {they}: {falls}" if together.fall < little else f"{begin}; {they} count: {falls}"
 
 
 def _several(relevance: Relevance, words: Sequence[int]) -> str:

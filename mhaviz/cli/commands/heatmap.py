@@ -56,14 +56,14 @@ def heatmap(
             metavar="NUMBERS",
             show_default=False,
             help="weights (default); norms: weight × norm of v W_O; uniform: weight × keys seen; rollout up to each "
-            "layer; relevance: which words made the top prediction.",
+            "layer; relevance: which words, or patches of --image, made the top prediction.",
         ),
     ] = "weights",
     why: Annotated[
         str | None,
         model_option(
             metavar="TARGET",
-            help='Which words made this prediction: a token such as " Paris", or label=NAME.',
+            help='Which words, or patches of --image, made this prediction: a token such as " Paris", or label=NAME.',
         ),
     ] = None,
     removal: Annotated[
@@ -71,7 +71,8 @@ def heatmap(
         model_option(
             metavar="top|all",
             show_default=False,
-            help="With --why: the words that are removed, to see what changes: the five with most relevance, or all.",
+            help="With --why: the words or patches that are removed, to see what changes: the five with most relevance, "
+            "or all.",
         ),
     ] = None,
     layer: Layers = None,
@@ -128,6 +129,8 @@ def heatmap(
     suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     if explains and show not in ("weights", "relevance"):
         raise ArgumentError("--why shows relevance; leave out --show")
+    if explains and (unheeded := [name for name, value in (("key", key), ("grid", grid)) if value is not None]):
+        raise ArgumentError(f"--why explains a prediction by all of the model's attention; leave out --{unheeded[0]}")
     if explains and layer is None and head is None:
         suffixes = ABLATION_SUFFIXES
     images = image or []

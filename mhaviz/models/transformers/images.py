@@ -110,7 +110,7 @@ class ImageReader:
         }
         cache = {"use_cache": False} if "use_cache" in named and field_of(self.loaded.model.config, "use_cache") else {}
         if with_graph:
-            fields = {name: x.requires_grad_(x.is_floating_point()) for name, x in fields.items()}
+            fields = {name: x.clone().requires_grad_(x.is_floating_point()) for name, x in fields.items()}
         graph = graph_from(self.loaded.model, lambda x: False) if with_graph else torch.no_grad()
         with graph, self.loaded.running(on_images=True):
             return part(**fields, **cache)
