@@ -17,6 +17,7 @@ from pathlib import Path
 
 import induction
 import pytest
+import signs
 from make_gallery import FACES, SCREENS, blocks, pictures, status_of
 from test_held import COMMANDS, MEASURED, without_pictures
 
@@ -97,6 +98,9 @@ def python(request, monkeypatch):
         if words[0] == "-c":
             monkeypatch.setattr(sys, "stdin", io.StringIO(stdin.decode()))
             exec(compile(words[1], "a command", "exec"), {})
+        elif words[0] == "samples/signs.py":  # a model that has learnt nothing has the same commands
+            monkeypatch.setattr(signs, "STEPS", 1)
+            signs.save_classifier(Path(words[1]))
         else:  # the model that it trains is the one that other tests have trained
             trained, _ = request.getfixturevalue("induction_model")
             monkeypatch.setattr(induction, "train", lambda: trained)
@@ -113,7 +117,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(scaling.sweep_scaling, draws=2))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for command in commands if LINK in commands else [LINK, *commands]:
-        if command.startswith(("python -c ", "python samples/induction.py ")):
+        if command.startswith(("python -c ", "python samples/induction.py ", "python samples/signs.py ")):
             python(*shlex.split(command)[1:])
             continue
         if command.startswith("pip install "):

@@ -64,8 +64,8 @@ def image_relevance(
     reader, seen = read_images(model, given)
     if given.sentences:
         raise ArgumentError(
-            f"{parameter('why')} with {parameter('image')} is for classifiers of images, which read no text: how attention "
-            f"to an image and to a text joins is not known; leave out one of them"
+            f"{parameter('why')} with {parameter('image')} is for classifiers of images, which read no text: how "
+            f"attention to an image and to a text joins is not known; leave out one of them"
         )
     pixels = _pixels_of(reader, seen)
     on_progress(0.0, "gradients")
@@ -149,8 +149,8 @@ def _of_patches(reader: "ImageReader", side: WordRelevance) -> WordRelevance:
     images = side.words.images
     if len(images) != 1 or -1 in images[0].places:
         raise MhavizError(
-            f"{reader.loaded.name}: expected the patches of an image, in rows and columns, among the tokens: which they "
-            f"are is not known"
+            f"{reader.loaded.name}: expected the patches of an image, in rows and columns, among the tokens: which "
+            f"they are is not known"
         )
     aside = ~np.isin(np.arange(len(side.words)), images[0].places)
     return replace(side, words=replace(side.words, special=tuple(np.flatnonzero(aside).tolist())), aside=aside)

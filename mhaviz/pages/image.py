@@ -95,7 +95,9 @@ def overlays(over: ImageAttention) -> Overlays:
     """Return the block of all heads, on one scale."""
     heads = _heads(over)
     drawn = tuple(_overlay(over, head) for head in heads)
-    key = "× the mean of all patches" if _is_by_mean(over) else "× uniform over the image" + "s" * (len(over.numbers) > 1)
+    key = (
+        "× the mean of all patches" if _is_by_mean(over) else "× uniform over the image" + "s" * (len(over.numbers) > 1)
+    )
     return Overlays(drawn, SCALE, key, tuple(_marks(over, heads, drawn)), _table(over, heads))
 
 

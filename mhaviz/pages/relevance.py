@@ -162,6 +162,7 @@ def _decimals(relevance: Relevance) -> int:
 
 
 def subtitles(relevance: Relevance) -> Iterator[str]:
+    """Yield what y is, and how estimate and removal agree."""
     explained, y = relevance.explained, y_text(relevance)
     top = ""
     if relevance.chosen:

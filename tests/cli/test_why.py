@@ -6,6 +6,7 @@ import json
 import pytest
 import transformers as hf
 from families import BERT_LIKE, V, word_pieces
+from seeing import photo_of, save
 
 TEXT = "the small black cat sees my red car"
 
@@ -20,6 +21,8 @@ def folder(tmp_path_factory):
     config = hf.BertConfig(vocab_size=V, id2label=labels, label2id={name: i for i, name in labels.items()}, **BERT_LIKE)
     hf.BertForSequenceClassification(config).save_pretrained(path / "classifier")
     hf.BertModel(hf.BertConfig(vocab_size=V, **BERT_LIKE)).save_pretrained(path / "headless")
+    save("vit", path / "vit")
+    photo_of().save(path / "photo.png")
     for name in ("classifier", "headless"):
         word_pieces().save_pretrained(path / name)
     return path
@@ -86,6 +89,12 @@ def test_maps_of_heads_have_both_signs(heatmap, folder, mhaviz):
         (["--model", "classifier", "the cat", "--removal", "all", "--layer", "0"], 2, "--removal is for words"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "-o", "x.html"], 2, "cannot tell the format"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--show", "norms"], 2, "--why"),
+        (["--model", "vit", "--image", "photo.png", "--why", "label=POSITIVE"], 2, "no label 'POSITIVE'"),
+        (["--model", "vit", "--image", "photo.png", "--why", "", "--layer", "1"], 2, "leave out --layer"),
+        (["--model", "vit", "--image", "photo.png", "--why", "", "--grid", "4x4"], 2, "leave out --grid"),
+        (["--model", "vit", "--image", "photo.png", "--why", "", "--key", "1,1"], 2, "leave out --key"),
+        (["--model", "vit", "--image", "photo.png", "--image", "photo.png", "--why", ""], 2, "got 2 images"),
+        (["--model", "vit", "the cat", "--image", "photo.png", "--why", ""], 2, "reads images, and no text"),
     ],
 )
 def test_bad_input_is_one_line(heatmap, arguments, status, message):
@@ -93,6 +102,44 @@ def test_bad_input_is_one_line(heatmap, arguments, status, message):
     assert (result.status, result.out) == (status, "")
     assert message in result.err
     assert len(result.err.strip().splitlines()) == 1
+
+
+def test_patches_of_an_image_are_explained(heatmap, folder):
+    import mhaviz
+
+    result = heatmap("--model", "vit", "--image", "photo.png", "--why", "label=LABEL_1", "-o", "w.png", "-o", "w.json",
+                     "-o", "w.csv")  # fmt: skip
+    assert (result.status, "saved w.png" in result.err) == (0, True), result.err
+    found = json.loads((folder / "w.json").read_text())
+    same = mhaviz.attend("vit", image="photo.png", show="relevance", why="label=LABEL_1")
+    assert found["y"] == same.y
+    assert [patch["relevance"] for patch in found["patches"]] == same.text.relevance[1:].tolist()
+    assert found["image"]["name"] == "photo.png"
+    rows = list(csv.DictReader((folder / "w.csv").read_text().splitlines()))
+    assert [(row["row"], row["column"]) for row in rows[:5]] == [(str(i // 4), str(i % 4)) for i in range(5)]
+    assert any(line.startswith("y is the logit of LABEL_1") for line in result.out.splitlines()[:3])
+
+
+@pytest.mark.slow  # half a minute: it trains the classifier of the tour
+def test_a_classifier_of_signs_hangs_on_the_patch_with_the_sign(tmp_path):
+    import signs
+    import torch
+
+    import mhaviz
+    from mhaviz.pages.relevance import title_text
+
+    signs.save_classifier(tmp_path / "signs")
+    model = mhaviz.load(str(tmp_path / "signs"), predicts=True)
+    for seed in range(100, 112):
+        _, (label,), (patch,) = signs.walls(torch.Generator().manual_seed(seed), 1)
+        found = model.attend(image=signs.photo(seed), show="relevance")
+        name = ",".join(map(str, patch.tolist()))
+        assert found.explained.choice == signs.LABELS[label]
+        if found.explained.choice == "nothing":
+            assert title_text(found).startswith("no single patch decides, nor do the 5 strongest together")
+        else:
+            assert found.text.words.texts[found.text.ranked[0]] == name
+            assert title_text(found).startswith(f"patch {name} decides")
 
 
 @pytest.mark.slow  # half a minute: it trains the classifier of the tour

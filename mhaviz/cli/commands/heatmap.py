@@ -71,8 +71,8 @@ def heatmap(
         model_option(
             metavar="top|all",
             show_default=False,
-            help="With --why: the words or patches that are removed, to see what changes: the five with most relevance, "
-            "or all.",
+            help="With --why: the words or patches that are removed, to see what changes: the five with most "
+            "relevance, or all.",
         ),
     ] = None,
     layer: Layers = None,

@@ -22,6 +22,7 @@ FILES = (
     "questions.jsonl",
     "reverse.py",
     "scripts.txt",
+    "signs.py",
     "text.txt",
 )
 

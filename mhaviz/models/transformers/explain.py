@@ -87,8 +87,8 @@ def target_of_image(loaded: Loaded, why: Why, output: Callable[[], Any]) -> Targ
         return target_of_function(why)
     if not loaded.is_classifier:
         raise ArgumentError(
-            f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a label of an "
-            f"image; give a function of its output in Python, or another model"
+            f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a label of "
+            f"an image; give a function of its output in Python, or another model"
         )
     return _target_of_label(loaded, why, output)
 
