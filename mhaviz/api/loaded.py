@@ -17,6 +17,7 @@ from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, witho
 from mhaviz.api.ablation import ablation
 from mhaviz.api.checking import check
 from mhaviz.api.examples import attentions_of, watched
+from mhaviz.api.head_relevance import head_relevance
 from mhaviz.api.image_attention import attend_images
 from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
@@ -43,6 +44,7 @@ from mhaviz.results.check import Check
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_pairs import HeadPairs
+from mhaviz.results.head_relevance import HeadRelevance
 from mhaviz.results.head_spans import HeadSpans
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
@@ -777,6 +779,39 @@ class LoadedModel:
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return ablation(model, texts, heads, on_notice, on_progress, probe)
+
+    def head_relevance(
+        self,
+        texts: Texts = (),
+        why: Why = "",
+        *,
+        layer: Numbers = None,
+        head: Numbers = None,
+        kind: Kind | None = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> HeadRelevance:
+        """Compute on which heads predictions hang: an estimate from one gradient, beside what zeroing each head does.
+
+        Args:
+            texts: one text, or an iterable of texts.
+            why: what is explained in each text; see ``attend``. "": its top prediction.
+            layer, head, kind: the heads that are measured, one at a time; None: all. Each takes one more forward pass.
+            on_notice, on_progress: as in ``ablate``.
+
+        Raises:
+            ArgumentError: the model has no such head or target, or its heads cannot be zeroed.
+            MhavizError: the model can read none of the texts; as ``attend`` with ``why``.
+
+        Examples:
+            >>> found = mhaviz.load("copier").head_relevance(["w1 w2 w3 w1 w2", "w7 w4 w7"])
+            >>> found.kinds[0].estimate.mean.shape  # (n_layers, n_heads)
+            (2, 2)
+        """
+        self.require_predicting()
+        model = self.corpus_model(layer, kind)
+        heads = None if head is None else _heads_of(model, head)
+        return head_relevance(model, texts, why, heads, on_notice, on_progress)
 
     def check(
         self,

@@ -23,7 +23,7 @@ from mhaviz.attention.model import (
 )
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
-from mhaviz.attention.targets import Target, Why, target_of_function, target_of_written
+from mhaviz.attention.targets import Score, Target, Why, target_of_function, target_of_written
 from mhaviz.devices import require_memory
 from mhaviz.inputs.tokens import KIND_NAMES, MARKS, Kind, Text, Tokens
 from mhaviz.layer.attention import MultiHeadAttention
@@ -188,14 +188,12 @@ class TrainedModel(Model):
         with torch.inference_mode(False), torch.enable_grad():
             with watch.watching():
                 output = self._decoded(text)
-            chosen = "" if target.chosen is None else target.chosen(output, text)
-            return graded_run("the trained model", sites, target.value(output, text), chosen)
+            return graded_run("the trained model", sites, target, output, text)
 
-    def score(self, text: Text, target: Target) -> tuple[float, str]:
+    def score(self, text: Text, target: Target) -> Score:
         """See ``Model.score``."""
         with torch.no_grad():
-            output = self._decoded(text)
-            return float(target.value(output, text)), "" if target.chosen is None else target.chosen(output, text)
+            return target.score(self._decoded(text), text)
 
     def _decoded(self, text: Text) -> Decoded:
         """Run the encoder and the decoder on a text and its target."""

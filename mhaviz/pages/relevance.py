@@ -14,7 +14,7 @@ from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.results.relevance import MOST_REMOVED, Relevance, WordRelevance
+from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, WordRelevance
 
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
@@ -43,9 +43,14 @@ def relevance_page(relevance: Relevance) -> Page:
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
+def explained_text(explained: Explained) -> str:
+    """Return what is explained: "the logit of “Paris”"."""
+    return explained.named(quoted(explained.choice, _CHOICE))
+
+
 def y_text(relevance: Relevance) -> str:
-    """Return what y is: "the logit of “Paris”"."""
-    return relevance.explained.named(quoted(relevance.explained.choice, _CHOICE))
+    """Return what y is, as ``explained_text``."""
+    return explained_text(relevance.explained)
 
 
 def title_text(relevance: Relevance) -> str:
