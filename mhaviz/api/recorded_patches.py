@@ -95,7 +95,8 @@ def windows_of(sides: Sides, batch_size: int) -> list[list[int]]:
     if len(of_image) == batch_size:
         return alone
     patches = side.regions.rows[side.numbers[side.numbers >= 0].long()]
-    are_windows = len(patches.unique(dim=0)) == len(patches)  # and no copies of the image, read with other words  # type: ignore[no-untyped-call]
+    different = patches.unique(dim=0)  # type: ignore[no-untyped-call]
+    are_windows = len(different) == len(patches)  # and no copies of the image, read with other words
     return [*of_image.values()] if are_windows else alone
 
 
