@@ -1,6 +1,7 @@
 """The recipes of the tour equal what they name, computed by transformers or from what hooks see."""
 
 import copy
+import math
 import re
 from pathlib import Path
 
@@ -130,8 +131,9 @@ def test_a_word_over_a_picture_of_diffusers_is_the_mean_of_its_weights(cook):
     for hook in hooks:
         hook.remove()
     over = recording.attention.over_image(key=3, mean=["heads", "layers", "passes"])
-    fine = [
-        np.kron(x.reshape(-1, 16 // n, 12 // n), np.ones((n, n))) for x in seen for n in [(192 // x.shape[1]) ** 0.5]
-    ]
+    fine = []
+    for weights in seen:  # (n_heads, n_pixels)
+        n = math.isqrt(16 * 12 // weights.shape[1])
+        fine.append(np.kron(weights.reshape(-1, 16 // n, 12 // n), np.ones((n, n))))
     np.testing.assert_allclose(over.maps[0].weights[0], np.concatenate(fine).mean(axis=0), atol=1e-5)
     assert dict(over.mean_over) == {"heads": 8 * 4 * 3, "layers": 4, "passes": 3}
