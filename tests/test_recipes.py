@@ -48,13 +48,15 @@ def test_times_of_tokens_are_those_of_transformers(cook, seed):
     names = cook("When Whisper says a word", seed)
     model, tokens = names["model"], names["tokens"]
     assert model.config._attn_implementation == "sdpa"
-    times = names["token_times"](model, names["recording"].attention, 2)
     eager = copy.deepcopy(model)
     eager.set_attn_implementation("eager")
-    expected = eager.generate(names["speech"], max_new_tokens=12, return_token_timestamps=True)
-    assert torch.equal(expected["sequences"][0], tokens)
-    assert len(times) == len(tokens) - (len(tokens) == 12)  # without the last, where no end was written
-    np.testing.assert_array_equal(times.astype(np.float32), expected["token_timestamps"][0, : len(times)].numpy())
+    mask = (torch.arange(1200) < 800)[None].long()  # the features that are no silence, two for a frame
+    for n_frames, masked in (None, {}), (400, {"attention_mask": mask}):
+        times = names["token_times"](model, names["recording"].attention, 2, n_frames)
+        expected = eager.generate(names["speech"], max_new_tokens=12, return_token_timestamps=True, **masked)
+        assert torch.equal(expected["sequences"][0], tokens)
+        assert len(times) == len(tokens) - (len(tokens) == 12)  # without the last, where no end was written
+        np.testing.assert_array_equal(times.astype(np.float32), expected["token_timestamps"][0, : len(times)].numpy())
     if seed == 0:
         assert len(np.unique(times)) > 3  # not all at the beginning
 
