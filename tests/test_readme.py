@@ -17,8 +17,9 @@ from pathlib import Path
 
 import induction
 import pytest
-from make_gallery import FACES, SCREENS, blocks, pictures, status_of
+from make_gallery import FACES, SCREENS, blocks, pictures, programs, status_of
 from test_held import COMMANDS, MEASURED, without_pictures
+from test_recipes import RECIPES
 
 import mhaviz as mhaviz_package
 from mhaviz import results
@@ -31,7 +32,7 @@ README, TOUR = (face.read_text(encoding="utf-8") for face in FACES)
 BLOCKS = [block for block in blocks() if not block[0].startswith("python3 -m venv")]
 LINES = [line for block in blocks() for line in block]
 LINK = next(line for line in LINES if line.startswith("ln -s "))
-PYTHON = re.findall(r"^```python\n(.*?)^```", README + TOUR, re.MULTILINE | re.DOTALL)
+PYTHON = [program for program in programs() if program not in RECIPES.values()]
 
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {

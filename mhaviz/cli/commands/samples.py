@@ -17,6 +17,7 @@ FILES = (
     "documents.txt",
     "induction.py",
     "my_attention.py",
+    "paint.py",
     "pairs.tsv",
     "pronouns.tsv",
     "questions.jsonl",
