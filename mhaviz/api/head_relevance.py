@@ -28,15 +28,14 @@ def head_relevance(
     batches = CorpusBatches(corpus.sentences, model.lengths, model.max_length)
     for batch in batches:
         inputs = model.encode_unnamed(batch.texts, batch.pieces)
-        for place, (text, number) in enumerate(zip(inputs.texts, batch.numbers, strict=True)):
+        share = (batch.done - done) / len(inputs.texts) / study.n_passes
+        for text, number in zip(inputs.texts, batch.numbers, strict=True):
 
-            def on_pass(
-                passes: int, before: float = done, ahead: float = batch.done - done, place: int = place
-            ) -> None:
-                share = (place + passes / study.n_passes) / len(inputs.texts)  # noqa: B023
-                on_progress(before + ahead * share, batches.progress.taken)
+            def on_pass(passes: int, before: float = done, share: float = share) -> None:
+                on_progress(before + share * passes, batches.progress.taken)
 
             study.add(text, number, on_pass)
+            done += share * study.n_passes
         done = batch.done
     tell_left_out(batches.progress, model.max_length, on_notice)
     return study.result(model.describe(), batches.progress.too_long)

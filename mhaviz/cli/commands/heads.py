@@ -88,7 +88,8 @@ def heads(
     if by in get_args(SpanKind) and by != "turn":
         raise ArgumentError(f"--by: expected turn, or a file of texts with spans, got {quoted(by)}")
     spans = Path(by) if by not in (None, "turn") else None
-    suffixes = HEAD_SUFFIXES if pairs is by is why is None else ABLATION_SUFFIXES
+    has_page = all(one is None for one in (pairs, by, why))
+    suffixes = HEAD_SUFFIXES if has_page else ABLATION_SUFFIXES
     delivery.check([one for one in (file, pairs, spans) if one], suffixes)
     style = style_of(looks, delivery)
     if query is not None and by is None:
