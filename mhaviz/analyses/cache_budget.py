@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mhaviz.analyses.cache_policies import POLICIES, Block, Kept
 from mhaviz.analyses.sums import Sums, stacked
@@ -49,14 +50,13 @@ class BudgetStudy:
             MhavizError: the model shows its weights alone, or its queries see later keys, or keys of no query.
         """
         layer, call = seen.site.layer, _cached(seen)
-        shares, queries = _shares(call, seen.reach, self._budgets, self._policies, on_progress)
+        shares = _shares(call, seen.reach, self._budgets, self._policies, on_progress)
         shape = len(self._policies), len(self._budgets), call.shape[1]
         if layer not in self._sums:
             means = dict.fromkeys(("mean", "count", "deviations"), shape)
-            self._sums[layer] = Sums(means | {"queries": (len(self._budgets),)})
+            self._sums[layer] = Sums(means)
             self._groups[layer] = call.group
         self._sums[layer].add_values(shares[None], np.isfinite(shares)[None])
-        self._sums[layer]["queries"] += queries
 
     def result(self, source: Source) -> CacheBudget:
         """Return the means over all texts so far."""
@@ -75,7 +75,6 @@ class BudgetStudy:
             tuple(layers),
             by_policy([one.mean() for one in every]),
             by_policy([one.spread for one in every]),
-            np.stack([one["queries"] for one in every], axis=-1).astype(np.int64),
             tuple(self._groups[layer] for layer in layers),
             tuple(self._lengths),
         )
@@ -103,8 +102,8 @@ def _shares(
     budgets: Sequence[int],
     policies: Sequence[Policy],
     on_progress: Callable[[float], None],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the share that each policy keeps, (n_policies, n_budgets, n_heads), and the number of measured queries.
+) -> NDArray[np.float64]:
+    """Return the share that each policy keeps, (n_policies, n_budgets, n_heads).
 
     Args:
         call: call of one text, causal, with as many queries as keys.
@@ -115,16 +114,15 @@ def _shares(
     _, n_heads, length, _ = call.shape
     shape = n_heads // call.group, call.group, length
     kept: list[Kept] = [POLICIES[policy](budgets, shape) for policy in policies]
-    whole, queries = np.zeros((len(budgets), *shape[:2])), np.zeros(len(budgets), np.int64)
+    whole, lost = np.zeros(shape[:2]), np.zeros((len(budgets), *shape[:2]))  # of measured queries, of losing ones
     start = 0
     with FreeCores(call.device) as cores:
         while start < length:
-            block = _block(call, start, _end(start, length, n_heads), reach)
+            block = _block(call, start, _end(start, length, n_heads), budgets, reach)
             rows = block.A.sum(dim=-1)  # n_kv_heads group queries
-            for number, k in enumerate(budgets):
-                measured = block.n_seen > k
-                queries[number] += int(measured.sum())
-                whole[number] += rows[..., measured].sum(dim=-1).double().cpu().numpy()
+            whole += _total(rows[..., max(budgets[-1] - start, 0) :])
+            for number, losing in enumerate(block.losing):
+                lost[number] += _total(rows[..., losing])
             for one in kept:
                 one.add(block)
             start += block.n_queries
@@ -133,9 +131,13 @@ def _shares(
     for one in kept:
         one.finish()
     with np.errstate(invalid="ignore"):  # a sink may have taken all
-        shares = np.stack([one.mass for one in kept]) / whole
-    shares[:, queries == 0] = 1.0
-    return shares.reshape(len(policies), len(budgets), n_heads), queries
+        shares = (np.stack([one.mass for one in kept]) + (whole - lost)) / whole
+    return shares.reshape(len(policies), len(budgets), n_heads)
+
+
+def _total(weights: Tensor) -> NDArray[np.float64]:
+    """Return the sums over queries of (n_kv_heads, group, queries)."""
+    return np.asarray(weights.sum(dim=-1).double().cpu().numpy())
 
 
 def _end(start: int, length: int, n_heads: int) -> int:
@@ -145,8 +147,8 @@ def _end(start: int, length: int, n_heads: int) -> int:
     return min(start + min(max(fitting, 1), _MOST_QUERIES), length)
 
 
-def _block(call: AttentionCall, start: int, end: int, reach: int | None) -> Block:
-    """Return the weights of the queries from ``start`` to ``end`` on the keys up to ``end``, after which they see none."""
+def _block(call: AttentionCall, start: int, end: int, budgets: Sequence[int], reach: int | None) -> Block:
+    """Return the weights of the queries from ``start`` to ``end`` on the keys before ``end``: they see no others."""
     mask = call.mask
     if mask is not None:
         mask = mask[:, :, start:end] if mask.shape[2] > 1 else mask
@@ -154,9 +156,11 @@ def _block(call: AttentionCall, start: int, end: int, reach: int | None) -> Bloc
     query, key, value = call.query[:, :, start:end], call.key[:, :, :end], call.value[:, :, :end]
     part = replace(call, query=query, key=key, value=value, mask=mask)
     A = part.weights()[0].unflatten(0, (-1, call.group)).contiguous()
-    n_seen = torch.arange(start + 1, end + 1, device=call.device)
+    positions = torch.arange(start, end, device=call.device)
+    n_seen = positions + 1
     if mask is not None:
         visible = part.visible()
         assert visible is not None
-        n_seen = visible.expand(-1, -1, end - start, end).sum(dim=-1).amax(dim=(0, 1))
-    return Block(A, start, n_seen, reach, call.has_sink)
+        n_seen = visible.expand(-1, -1, end - start, end).sum(dim=-1).amax(dim=(0, 1))  # in the head that sees most
+    losing = tuple((positions >= budgets[-1]) & (n_seen > k) for k in budgets)
+    return Block(A, start, losing, reach, call.has_sink)

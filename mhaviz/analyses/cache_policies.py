@@ -2,8 +2,10 @@
 
 Every policy keeps a set of at most k keys for each query, its own key among them or not, and the share of the query's
 unchanged weights on that set is kept. Heads that share keys and values share the set (Ainslie et al. 2023, arXiv
-2305.13245): a policy decides by the sum of their weights. Only queries that see more than k keys are measured, as all
-others lose nothing whatever the policy.
+2305.13245): a policy decides by the sum of their weights. A query that sees no more than k keys keeps them all.
+
+All budgets are measured on the same queries, those after as many tokens as the largest budget. The queries before lose
+nothing to it, and smaller budgets measured on more queries could not be compared with it.
 """
 
 from abc import ABC, abstractmethod
@@ -38,15 +40,15 @@ class Block:
     Attributes:
         A: (n_kv_heads, group, queries, keys), contiguous. A head's number is kv_head · group + place in the group. The
             last key is that of the last query.
-        start: position of the key that belongs to the first query.
-        n_seen: int64, (queries,), number of keys that each query sees, in the head in which it sees most.
+        start: position of the first query, and of its own key.
+        losing: for each budget k bool, (queries,): those of the measured queries that see more than k keys.
         reach: largest distance, in positions, of a key that a query sees; None: any.
         has_sink: whether rows may sum to less than 1.
     """
 
     A: Tensor
     start: int
-    n_seen: Tensor
+    losing: tuple[Tensor, ...]
     reach: int | None = None
     has_sink: bool = False
 
@@ -57,14 +59,14 @@ class Block:
 
 
 class Kept(ABC):
-    """What a policy keeps of the weights of all measured queries, at each budget, block by block.
+    """What a policy keeps of the weights of all queries that lose some, at each budget, block by block.
 
     Args:
-        budgets: numbers of keys.
+        budgets: numbers of keys, increasing; the last is the position of the first measured query.
         shape: (n_kv_heads, group, keys) of the whole text.
 
     Attributes:
-        mass: float64, (n_budgets, n_kv_heads, group), sums over the measured queries of their kept weights.
+        mass: float64, (n_budgets, n_kv_heads, group), sums over these queries of their kept weights.
     """
 
     def __init__(self, budgets: Sequence[int], shape: tuple[int, int, int]) -> None:
@@ -78,9 +80,9 @@ class Kept(ABC):
     def finish(self) -> None:  # noqa: B027 (most policies have nothing left to do)
         """Add what is known only after the last query."""
 
-    def _count(self, number: int, kept: Tensor, measured: Tensor) -> None:
-        """Add the kept weights of queries, (n_kv_heads, group, queries), of those that are measured."""
-        self.mass[number] += kept[..., measured].sum(dim=-1).double().cpu().numpy()
+    def _count(self, number: int, kept: Tensor, losing: Tensor) -> None:
+        """Add the kept weights of queries, (n_kv_heads, group, queries), of those that are ``losing``."""
+        self.mass[number] += kept[..., losing].sum(dim=-1).double().cpu().numpy()
 
 
 class Rows(Kept):
@@ -89,22 +91,18 @@ class Rows(Kept):
 
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
-        measured = [block.n_seen > k for k in self.budgets]
-        if not any(map(bool, (m.any() for m in measured))):
+        begin = max(self.budgets[-1] - block.start, 0)
+        if begin >= block.n_queries:
             return
-        most = max(k for k, m in zip(self.budgets, measured, strict=True) if bool(m.any()))
-        top, places = strongest(block.A.sum(dim=1), most)  # n_kv_heads queries k, the largest first
-        if block.A.shape[1] == 1:
-            weights = top[:, None]
-        else:
-            weights = block.A.gather(-1, places[:, None].expand(-1, block.A.shape[1], -1, -1))
-        for number, (k, m) in enumerate(zip(self.budgets, measured, strict=True)):
-            if bool(m.any()):
-                self._count(number, weights[..., :k].sum(dim=-1), m)
+        A = block.A[:, :, begin:]
+        top, places = strongest(A.sum(dim=1), self.budgets[-1])  # n_kv_heads queries k, the largest first
+        weights = top[:, None] if A.shape[1] == 1 else A.gather(-1, places[:, None].expand(-1, A.shape[1], -1, -1))
+        for number, (k, losing) in enumerate(zip(self.budgets, block.losing, strict=True)):
+            self._count(number, weights[..., :k].sum(dim=-1), losing[begin:])
 
 
 class Columns(Kept):
-    """For all queries alike the k keys that get the largest sums of weights from the measured queries.
+    """For all queries alike the k keys that get the largest sums of weights from the queries that lose some.
 
     A query's weight on later keys is 0, so a sum is over the queries that can see the key, and is no mean over them:
     no other fixed set of k keys keeps more. It is chosen with hindsight, after the last query.
@@ -117,16 +115,12 @@ class Columns(Kept):
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
         n_keys, of_all = block.A.shape[3], None
-        for number, k in enumerate(self.budgets):
-            measured = block.n_seen > k
-            if not bool(measured.any()):
-                continue
-            if bool(measured.all()):
+        for sums, losing in zip(self.sums, block.losing, strict=True):
+            if bool(losing.all()):
                 of_all = block.A.sum(dim=2).double().cpu().numpy() if of_all is None else of_all
-                sums = of_all
-            else:
-                sums = block.A[:, :, measured].sum(dim=2).double().cpu().numpy()
-            self.sums[number, ..., :n_keys] += sums
+                sums[..., :n_keys] += of_all
+            elif bool(losing.any()):
+                sums[..., :n_keys] += block.A[:, :, losing].sum(dim=2).double().cpu().numpy()
 
     def finish(self) -> None:
         """Choose the keys."""
@@ -143,19 +137,18 @@ class Window(Kept):
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
         A, n_keys = block.A, block.A.shape[3]
-        for number, k in enumerate(self.budgets):
-            measured = block.n_seen > k
-            if not bool(measured.any()):
+        before = max(self.budgets[-1] - block.start, 0)  # queries that are not measured, and may see fewer keys
+        for number, (k, losing) in enumerate(zip(self.budgets, block.losing, strict=True)):
+            if not bool(losing.any()):
                 continue
             sinks = min(SINKS, k // 2)
             width = k - sinks
-            before = max(width - 1 - block.start, 0)  # queries with fewer earlier keys, which are not measured
             # The last keys of the next query are those of this one, moved by one: a view along the diagonal.
             size = (*A.shape[:2], block.n_queries - before, width)
             strides = (*A.stride()[:2], n_keys + 1, 1)
             first = A.storage_offset() + before * n_keys + block.start + before - width + 1
             recent = A.as_strided(size, strides, first).sum(dim=-1)
-            self._count(number, recent + A[:, :, before:, :sinks].sum(dim=-1), measured[before:])
+            self._count(number, recent + A[:, :, before:, :sinks].sum(dim=-1), losing[before:])
 
 
 class HeavyHitters(Kept):
@@ -175,11 +168,11 @@ class HeavyHitters(Kept):
 
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
-        A, n_seen = block.A.cpu().numpy(), block.n_seen.cpu().numpy()
+        A = block.A.cpu().numpy()
         lost = 1 - A.sum(axis=-1, dtype=np.float64) if block.has_sink else np.zeros(A.shape[:3])
-        for number, (k, cache) in enumerate(zip(self.budgets, self._caches, strict=True)):
+        for number, (cache, losing) in enumerate(zip(self._caches, block.losing, strict=True)):
             kept = cache.add(A, block.start, lost, block.reach)
-            self.mass[number] += kept[..., n_seen > k].sum(axis=-1)
+            self.mass[number] += kept[..., losing.cpu().numpy()].sum(axis=-1)
 
 
 class _HeavyCache:
@@ -255,20 +248,20 @@ class Snap(Kept):
 
     def __init__(self, budgets: Sequence[int], shape: tuple[int, int, int]) -> None:
         super().__init__(budgets, shape)
-        self._caches = [_SnapCache(k, shape) for k in self.budgets]
+        self._caches = [_SnapCache(k, shape, self.budgets[-1]) for k in self.budgets]
 
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
-        for number, (k, cache) in enumerate(zip(self.budgets, self._caches, strict=True)):
-            measured = block.n_seen > k
+        for number, (cache, losing) in enumerate(zip(self._caches, block.losing, strict=True)):
             for first, end, kept in cache.add(block):
-                self._count(number, kept, measured[first:end])
+                self._count(number, kept, losing[first:end])
 
 
 class _SnapCache:
     """The cache of SnapKV with ``k`` keys for each kv head, after one prompt after the other.
 
     Attributes:
+        first: position of the first query that is measured.
         new: number of tokens after each prompt.
         observed: number of queries at its end that vote, whose keys are kept.
         chosen: number of keys that they choose.
@@ -276,9 +269,9 @@ class _SnapCache:
         votes: float64, (n_kv_heads, keys), for those of the next.
     """
 
-    def __init__(self, k: int, shape: tuple[int, int, int]) -> None:
+    def __init__(self, k: int, shape: tuple[int, int, int], first: int) -> None:
         n_kv_heads, _, n_keys = shape
-        self.k, self.new = k, max(k // _NEW_OF_BUDGET, 1)
+        self.k, self.first, self.new = k, first, max(k // _NEW_OF_BUDGET, 1)
         self.observed = min(OBSERVATION, self.new, k - self.new)
         self.chosen = k - self.new - self.observed
         self.keys = torch.zeros(n_kv_heads, self.chosen, dtype=torch.int64)
@@ -293,19 +286,18 @@ class _SnapCache:
             prompt = self.k if place < self.k else place + self.new - (place - self.k) % self.new  # the next one's end
             until = min(prompt, end)
             queries = slice(place - block.start, until - block.start)
-            if place >= self.k:
+            if until > self.first:
                 tail = A[:, :, queries, prompt - self.new - self.observed :].sum(dim=-1)
                 keys = self.keys.to(device)[:, None, None].expand(*A.shape[:2], until - place, -1)
                 runs.append((queries.start, queries.stop, tail + A[:, :, queries].gather(-1, keys).sum(dim=-1)))
             before = prompt - self.observed  # position of the first query that votes
-            if until > before:
+            if until > before and prompt + self.new > self.first:
                 voting = slice(max(place, before) - block.start, until - block.start)
                 self.votes[:, :before] += A[:, :, voting, :before].sum(dim=(1, 2)).double().cpu()
-            if until == prompt:
-                if self.chosen:
+                if until == prompt and self.chosen:
                     pooled = avg_pool1d(self.votes[:, :before], KERNEL, 1, KERNEL // 2)
                     self.keys = pooled.topk(self.chosen, dim=-1).indices
-                self.votes.zero_()
+                    self.votes.zero_()
             place = until
         return runs
 

@@ -29,10 +29,10 @@ WITH_HINDSIGHT: tuple[Policy, ...] = ("columns", "rows")
 class CacheBudget(HeadTable):
     """Share of the attention that is kept when each head may see ``k`` keys, or the heads that share keys ``k`` in all.
 
-    A share is Σ kept / Σ all over the weights of the queries that see more than ``k`` keys; of a head without a sink it
-    is the mean over these queries, as their weights sum to 1. It is 1 where no query of a layer sees more, as none loses
-    anything then. Shares are averaged over texts. What is kept of the weights says nothing of what it holds: a small
-    weight may be on a value that decides the next token.
+    A share is Σ kept / Σ all over the weights of the measured queries, which are the same for all budgets: those after as
+    many tokens as the largest budget. Of a head without a sink it is the mean over these queries, as their weights sum
+    to 1. Shares are averaged over texts. They measure mass, and not quality: a small weight may be on a value that
+    decides the next token.
 
     Attributes:
         policies: the policies.
@@ -41,7 +41,6 @@ class CacheBudget(HeadTable):
         share: for each policy, float64, (n_budgets, n_layers, n_heads), mean over the texts; NaN for heads that a layer
             lacks because another layer has more, and for those whose sink takes all weight.
         spread: in the same shape, standard deviation between the texts; NaN for fewer than two.
-        queries: int64, (n_budgets, n_layers), number of queries that were measured, in all texts.
         groups: number of heads that share keys, in each layer.
         lengths: number of tokens of each text, as read.
     """
@@ -52,9 +51,13 @@ class CacheBudget(HeadTable):
     layers: tuple[int, ...]
     share: Mapping[Policy, NDArray[np.float64]]
     spread: Mapping[Policy, NDArray[np.float64]]
-    queries: NDArray[np.int64]
     groups: tuple[int, ...]
     lengths: tuple[int, ...]
+
+    @property
+    def queries(self) -> int:
+        """Number of measured queries, in all texts."""
+        return sum(length - self.budgets[-1] for length in self.lengths)
 
     def heads(self) -> Iterator[tuple[int, int]]:
         """Iterate over (row, column) of each head that there is, layer by layer."""
@@ -78,9 +81,8 @@ class CacheBudget(HeadTable):
                         "budget": budget,
                         "share": self.share[policy][number, row, column].item(),
                         "spread": self.spread[policy][number, row, column].item(),
-                        "queries": self.queries[number, row].item(),
                     }
 
     def to_dict(self) -> dict[str, Any]:
         """See ``Result.to_dict``."""
-        return {name: value for name, value in vars(self).items() if name != "source"}
+        return super().to_dict() | {"queries": self.queries}
