@@ -9,14 +9,13 @@ nothing to it, and smaller budgets measured on more queries could not be compare
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import avg_pool1d
 
 from mhaviz.attention.blocks import strongest
 from mhaviz.results.cache_budget import Policy
@@ -51,6 +50,11 @@ class Block:
     losing: tuple[Tensor, ...]
     reach: int | None = None
     has_sink: bool = False
+
+    @cached_property
+    def shared(self) -> Tensor:
+        """Sums of the weights of the heads that share keys, (n_kv_heads, queries, keys)."""
+        return self.A[:, 0] if self.A.shape[1] == 1 else self.A.sum(dim=1)
 
     @property
     def n_queries(self) -> int:
@@ -95,7 +99,7 @@ class Rows(Kept):
         if begin >= block.n_queries:
             return
         A = block.A[:, :, begin:]
-        top, places = strongest(A.sum(dim=1), self.budgets[-1])  # n_kv_heads queries k, the largest first
+        top, places = strongest(block.shared[:, begin:], self.budgets[-1])  # n_kv_heads queries k, the largest first
         weights = top[:, None] if A.shape[1] == 1 else A.gather(-1, places[:, None].expand(-1, A.shape[1], -1, -1))
         for number, (k, losing) in enumerate(zip(self.budgets, block.losing, strict=True)):
             self._count(number, weights[..., :k].sum(dim=-1), losing[begin:])
@@ -252,16 +256,22 @@ class Snap(Kept):
 
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
+        A, shared = block.A.cpu().numpy(), block.shared.cpu().numpy()
         for number, (cache, losing) in enumerate(zip(self._caches, block.losing, strict=True)):
-            for first, end, kept in cache.add(block):
-                self._count(number, kept, losing[first:end])
+            counts = losing.cpu().numpy()
+            for queries, kept in cache.add(A, shared, block.start):
+                self.mass[number] += kept[..., counts[queries]].sum(axis=-1)
 
 
 class _SnapCache:
     """The cache of SnapKV with ``k`` keys for each kv head, after one prompt after the other.
 
-    Attributes:
+    Args:
+        k: number of keys.
+        shape: as in ``Kept``.
         first: position of the first query that is measured.
+
+    Attributes:
         new: number of tokens after each prompt.
         observed: number of queries at its end that vote, whose keys are kept.
         chosen: number of keys that they choose.
@@ -274,32 +284,43 @@ class _SnapCache:
         self.k, self.first, self.new = k, first, max(k // _NEW_OF_BUDGET, 1)
         self.observed = min(OBSERVATION, self.new, k - self.new)
         self.chosen = k - self.new - self.observed
-        self.keys = torch.zeros(n_kv_heads, self.chosen, dtype=torch.int64)
-        self.votes = torch.zeros(n_kv_heads, n_keys, dtype=torch.float64)
+        self.keys = np.zeros((n_kv_heads, self.chosen), np.int64)
+        self.votes = np.zeros((n_kv_heads, n_keys))
 
-    def add(self, block: Block) -> list[tuple[int, int, Tensor]]:
-        """Read a block; return the first and the end of runs of its queries, with the weights that they keep,
-        (n_kv_heads, group, queries)."""
-        runs, A, device = [], block.A, block.A.device
-        place, end = block.start, block.start + block.n_queries
+    def add(
+        self, A: NDArray[np.floating], shared: NDArray[np.floating], start: int
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Read a block; yield runs of its queries, and the weights that they keep, (n_kv_heads, group, queries).
+
+        Args:
+            A, shared, start: as in ``Block``.
+        """
+        n_kv_heads, group, n_queries, _ = A.shape
+        place, end = start, start + n_queries
         while place < end:
             prompt = self.k if place < self.k else place + self.new - (place - self.k) % self.new  # the next one's end
             until = min(prompt, end)
-            queries = slice(place - block.start, until - block.start)
+            queries = slice(place - start, until - start)
             if until > self.first:
-                tail = A[:, :, queries, prompt - self.new - self.observed :].sum(dim=-1)
-                keys = self.keys.to(device)[:, None, None].expand(*A.shape[:2], until - place, -1)
-                runs.append((queries.start, queries.stop, tail + A[:, :, queries].gather(-1, keys).sum(dim=-1)))
+                tail = A[:, :, queries, prompt - self.new - self.observed :].sum(axis=-1, dtype=np.float64)
+                keys = np.broadcast_to(self.keys[:, None, None], (n_kv_heads, group, until - place, self.chosen))
+                yield queries, tail + np.take_along_axis(A[:, :, queries], keys, -1).sum(axis=-1, dtype=np.float64)
             before = prompt - self.observed  # position of the first query that votes
             if until > before and prompt + self.new > self.first:
-                voting = slice(max(place, before) - block.start, until - block.start)
-                self.votes[:, :before] += A[:, :, voting, :before].sum(dim=(1, 2)).double().cpu()
+                voting = slice(max(place, before) - start, until - start)
+                self.votes[:, :before] += shared[:, voting, :before].sum(axis=1)
                 if until == prompt and self.chosen:
-                    pooled = avg_pool1d(self.votes[:, :before], KERNEL, 1, KERNEL // 2)
-                    self.keys = pooled.topk(self.chosen, dim=-1).indices
-                    self.votes.zero_()
+                    self.keys = _elected(self.votes[:, :before], self.chosen)
+                    self.votes[:] = 0
             place = until
-        return runs
+
+
+def _elected(votes: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+    """Return the places of the most votes, (n_kv_heads, number), after averaging over ``KERNEL`` neighbours."""
+    around = KERNEL // 2
+    padded = np.pad(votes, ((0, 0), (around, around)))
+    pooled = sum(padded[:, shift : shift + votes.shape[1]] for shift in range(KERNEL))  # in place of the mean
+    return np.argpartition(-np.asarray(pooled), number - 1, axis=-1)[:, :number]
 
 
 POLICIES: Mapping[Policy, type[Kept]] = {
