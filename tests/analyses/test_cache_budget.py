@@ -1,13 +1,19 @@
 """What a smaller cache keeps, beside the policies written plainly in numpy, a query and a key at a time."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mhaviz
 from mhaviz.analyses import cache_budget
 from mhaviz.analyses.cache_budget import BudgetStudy
+from mhaviz.analyses.cache_policies import Columns
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.model import Site, SiteCall
 from mhaviz.errors import MhavizError
@@ -235,3 +241,31 @@ def test_layers_of_other_sizes():
 def test_what_is_no_cache_is_refused(call, expected):
     with pytest.raises(MhavizError, match=expected):
         BudgetStudy((2,), ("rows",)).add(seen_of(call))
+
+
+@pytest.mark.skipif("MHAVIZ_KVPRESS" not in os.environ, reason="MHAVIZ_KVPRESS names no interpreter that has kvpress")
+def test_columns_rank_keys_as_kvpress_does(model_folder, tmp_path):
+    """Its score is the mean over the queries that see a key, whose number is the factor between it and our sum."""
+    folder, saved = model_folder("llama"), tmp_path / "scores.npz"
+    model = mhaviz.load(folder)
+    text = "the cat sat on the mat, a dog ran to the cat " * 4
+    inputs = model._whole.encode([text])
+    ids, calls = inputs.texts[0].source.ids, []
+    model._whole.run(inputs, lambda seen: calls.append(seen.call))
+    script = Path(__file__).parents[1] / "kvpress_scores.py"
+    program = [os.environ["MHAVIZ_KVPRESS"], script, folder, saved, ",".join(map(str, ids))]
+    subprocess.run(program, check=True, capture_output=True)
+    with np.load(saved) as arrays:
+        scores = list(arrays.values())
+    assert len(scores) == len(calls) == 2
+    for call, score in zip(calls, scores, strict=True):
+        n_heads, length = call.shape[1:3]
+        columns = Columns((1,), (n_heads // call.group, call.group, length))
+        columns.add(cache_budget._block(call, 0, length, (1,), None))
+        sums = columns.sums[0].mean(axis=1)  # n_kv_heads keys
+        sums[:, 0] += 1  # of the first query, which sees the first key alone, and is not measured
+        of_kvpress = score * np.arange(length, 0, -1)
+        np.testing.assert_allclose(sums, of_kvpress, atol=1e-5)
+        apart = np.abs(np.diff(np.sort(sums, axis=-1), axis=-1)).min()
+        assert apart > 1e-6  # so that rounding changes no rank
+        assert (np.argsort(-sums) == np.argsort(-of_kvpress)).all()
