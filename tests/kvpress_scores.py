@@ -1,4 +1,4 @@
-"""Scores of the keys by kvpress, in an environment of its own: PYTHON tests/kvpress_scores.py MODEL_FOLDER SAVED.npz IDS
+"""Scores of keys by kvpress, in an environment of its own: PYTHON tests/kvpress_scores.py MODEL_FOLDER SAVED.npz IDS
 
 kvpress needs other versions of its libraries than mhaviz; tests run this by the interpreter that MHAVIZ_KVPRESS names.
 """

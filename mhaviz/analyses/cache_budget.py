@@ -155,7 +155,7 @@ def _block(call: AttentionCall, start: int, end: int, budgets: Sequence[int], re
         mask = mask[..., :end] if mask.shape[3] > 1 else mask
     query, key, value = call.query[:, :, start:end], call.key[:, :, :end], call.value[:, :, :end]
     part = replace(call, query=query, key=key, value=value, mask=mask)
-    A = part.weights()[0].unflatten(0, (-1, call.group)).contiguous()
+    A = torch.unflatten(part.weights()[0], 0, (-1, call.group)).contiguous()
     positions = torch.arange(start, end, device=call.device)
     n_seen = positions + 1
     if mask is not None:

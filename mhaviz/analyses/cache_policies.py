@@ -162,8 +162,8 @@ class HeavyHitters(Kept):
     full, one key is evicted before the next token's enters. The key that has just become too old to be recent, and the
     heavy hitters, are compared by their scores, sums of the weights that all queries since their entry gave them. As in
     the algorithm, a query's weights are a softmax over the keys in the cache alone: its unchanged weights, divided by
-    their sum. The lowest score is evicted, of equal ones the earlier key. What was evicted never returns. A budget that
-    is odd has one more recent key. Keys outside the model's sliding window are evicted first.
+    their sum. The lowest score is evicted, of equal ones that of a heavy hitter. What was evicted never returns. A
+    budget that is odd has one more recent key. Keys outside the model's sliding window are evicted first.
     """
 
     def __init__(self, budgets: Sequence[int], shape: tuple[int, int, int]) -> None:
@@ -206,7 +206,7 @@ class _HeavyCache:
         """
         n_kv_heads, group, n_queries, n_keys = A.shape
         full_from = min(max(self.k - start, 0), n_queries)
-        kept = A[:, :, :full_from].sum(axis=-1, dtype=np.float64)
+        kept: NDArray[np.float64] = A[:, :, :full_from].sum(axis=-1, dtype=np.float64)
         whole = np.maximum(kept + lost[:, :, :full_from], np.finfo(np.float64).tiny)
         self.scores[:, :n_keys] += np.einsum("ghqk,ghq->gk", A[:, :, :full_from], 1 / whole)
         if full_from == n_queries:
@@ -304,7 +304,8 @@ class _SnapCache:
             if until > self.first:
                 tail = A[:, :, queries, prompt - self.new - self.observed :].sum(axis=-1, dtype=np.float64)
                 keys = np.broadcast_to(self.keys[:, None, None], (n_kv_heads, group, until - place, self.chosen))
-                yield queries, tail + np.take_along_axis(A[:, :, queries], keys, -1).sum(axis=-1, dtype=np.float64)
+                tail += np.take_along_axis(A[:, :, queries], keys, -1).sum(axis=-1, dtype=np.float64)
+                yield queries, tail
             before = prompt - self.observed  # position of the first query that votes
             if until > before and prompt + self.new > self.first:
                 voting = slice(max(place, before) - start, until - start)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from mhaviz.analyses.cache_budget import BudgetStudy
-from mhaviz.attention.model import CorpusModel, SiteCall
+from mhaviz.attention.model import CorpusModel, Inputs, SiteCall
 from mhaviz.corpus.batches import added_around, cut
 from mhaviz.errors import ArgumentError, counted, parameter, quoted
 from mhaviz.inputs.tokens import Text
@@ -39,27 +39,30 @@ def cache_budget(
         for number, one in enumerate(read):
             _require_fits(budgets, one.length, number, len(read))
     study, done, whole = BudgetStudy(budgets, names), 0, sum(one.length**2 for one in read)
-    n_sites = len(model.sites())
     for number, one in enumerate(read):
         inputs = model.encode_unnamed([one.text], [one.piece])
-        (text,) = inputs.texts
-        length = len(text.sides("masked")[0])
+        length = len(inputs.texts[0].sides("masked")[0])
         _require_fits(budgets, length, number, len(read))
         study.begin(length)
-        n_seen = 0
 
-        def on_attention(seen: SiteCall, number: int = number, cost: int = one.length**2) -> None:
-            nonlocal n_seen
+        def on_share(share: float, before: int = done, cost: int = one.length**2, number: int = number) -> None:
+            on_progress((before + share * cost) / whole, number)
 
-            def on_share(share: float) -> None:
-                on_progress((done + cost * (n_seen + share) / n_sites) / whole, number)
-
-            study.add(seen, on_share)
-            n_seen += 1
-
-        model.run(inputs, on_attention)
+        _run(model, inputs, study, on_share)
         done += one.length**2
     return study.result(model.describe())
+
+
+def _run(model: CorpusModel, inputs: Inputs, study: BudgetStudy, on_progress: Callable[[float], None]) -> None:
+    """Run the model on a text, and add its attentions to the study."""
+    n_sites, n_seen = len(model.sites(inputs)), 0
+
+    def on_attention(seen: SiteCall) -> None:
+        nonlocal n_seen
+        study.add(seen, lambda share: on_progress((n_seen + share) / n_sites))
+        n_seen += 1
+
+    model.run(inputs, on_attention)
 
 
 def _budgets(keep: int | Collection[int]) -> tuple[int, ...]:

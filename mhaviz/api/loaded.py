@@ -795,8 +795,8 @@ class LoadedModel:
             on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
 
         Raises:
-            ArgumentError: the queries of all attentions of the model see later keys, so that it has no cache; a budget
-                below 1, or not below the number of tokens of a text; an unknown policy; the model cannot read many texts.
+            ArgumentError: all queries of the model see later keys, so that it has no cache; a budget is below 1, or not
+                below the number of tokens of a text; a policy is unknown; the model cannot read many texts.
             MhavizError: the model shows its weights alone, or computes NaN or infinity.
 
         Examples:
@@ -806,8 +806,8 @@ class LoadedModel:
         """
         if "masked" not in self.kinds and self._whole.reads_text:
             raise ArgumentError(
-                "expected a model that keeps keys in a cache, whose queries see no later keys, got one in which all do; "
-                "give a decoder, such as gpt2"
+                "expected a model that keeps keys in a cache, as its queries see no later ones, got one whose queries "
+                "see all; give a decoder, such as gpt2"
             )
         return cache_budget(self.corpus_model(layer, "masked"), texts, keep, policies, on_notice, on_progress)
 

@@ -1,7 +1,6 @@
 """Page of what a smaller cache keeps: curves over the budgets, heads × budgets, and the heads that lose most."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,6 +32,8 @@ _ALIKE = 0.01
 """Difference of two shares below which neither policy stands out."""
 _ASTRAY = 0.1
 """Difference of a head's share from the mean from which on the page names the head."""
+_ALL = 1 - 1e-6
+"""Share from which on all is kept, but for rounding."""
 _LOSING = 8
 """Heads in the table of those that lose most."""
 MASS = "a share of the weights is no measure of quality: what a model writes from the kept keys was not tried"
@@ -43,11 +44,10 @@ _BAND = "band: the middle half of the heads"
 def cache_budget_page(found: CacheBudget) -> Page:
     """Return the page: what every policy keeps, what the best one keeps of each head, and which heads lose most."""
     policy, number = _best(found), _middle(found)
-    notes = [f"{_NAMES[one]}: {_MEANINGS[one]}" for one in found.policies]
     reading = reading_text([found.share[policy]])
     blocks: tuple[Block, ...] = (
         Text(_about(found, policy, number), "subtitle"),
-        *_curves(found, "; ".join(notes)),
+        _curves(found),
         Text((f"what {_NAMES[policy]} keeps of each head",), "heading"),
         _heads(found, policy),
         _losing(found, policy, number),
@@ -88,21 +88,21 @@ def _lesson(found: CacheBudget, number: int) -> str:
     ranked = _ranked(found, number)
     of = f"{found.budgets[number]:,} of {_tokens(found)} keys"
     bounds: list[Policy] = [one for one in ("rows", "columns") if one in found.policies and one not in dict(ranked)]
-    held = f"{of} hold {percent(float(found.mean(bounds[0])[number]))} of the attention" if bounds else of
+    held = f"{of} hold {_percent(float(found.mean(bounds[0])[number]))} of the attention" if bounds else of
     (first, most), *others = ranked
     if not others:
-        return f"{held}: {_NAMES[first]} keeps {percent(most)}"
+        return f"{held}: {_NAMES[first]} keeps {_percent(most)}"
     like = [(one, share) for one, share in ranked if most - share < _ALIKE]
     if len(like) == len(ranked):
-        ends = " to ".join(dict.fromkeys(percent(share) for share in (like[-1][1], most)))
+        ends = " to ".join(dict.fromkeys(_percent(share) for share in (like[-1][1], most)))
         return f"{held}: no policy stands out, all keep {ends}"
     if len(like) > 1:
         names = " and ".join([", ".join(_NAMES[one] for one, _ in like[:-1]), _NAMES[like[-1][0]]])
-        ends = " to ".join(dict.fromkeys(percent(share) for share in (like[-1][1], most)))
-        rest = ", ".join(f"{_NAMES[one]} {percent(share)}" for one, share in ranked[len(like) :])
+        ends = " to ".join(dict.fromkeys(_percent(share) for share in (like[-1][1], most)))
+        rest = ", ".join(f"{_NAMES[one]} {_percent(share)}" for one, share in ranked[len(like) :])
         return f"{held}: {names} keep {ends}, {rest}"
-    return f"{held}: {_NAMES[first]} keeps {percent(most)}, " + ", ".join(
-        f"{_NAMES[one]} {percent(share)}" for one, share in others
+    return f"{held}: {_NAMES[first]} keeps {_percent(most)}, " + ", ".join(
+        f"{_NAMES[one]} {_percent(share)}" for one, share in others
     )
 
 
@@ -119,7 +119,7 @@ def _about(found: CacheBudget, policy: Policy, number: int) -> tuple[str, ...]:
     (name, row, column), *others = _lowest(found, policy, number)
     least, mean = float(found.share[policy][number, row, column]), float(found.mean(policy)[number])
     if others and mean - least >= _ASTRAY:
-        lines.append(f"{name} loses most: {_NAMES[policy]} keeps {percent(least)} of its attention")
+        lines.append(f"{name} loses most: {_NAMES[policy]} keeps {_percent(least)} of its attention")
     return tuple(lines)
 
 
@@ -130,17 +130,17 @@ def _lowest(found: CacheBudget, policy: Policy, number: int) -> list[tuple[str, 
     return sorted(heads, key=lambda head: float(share[head[1:]]))
 
 
-def _curves(found: CacheBudget, notes: str) -> list[Block]:
+def _curves(found: CacheBudget) -> Block:
     """Return the mean shares as curves, and as a table; the table alone where there is a single budget."""
-    table = _table(found, notes)
+    meanings = tuple(f"{_NAMES[one]}: {_MEANINGS[one]}" for one in found.policies)
+    table = _table(found, "; ".join(meanings))
     if len(found.budgets) == 1:
-        return [table]
-    real, series = _real(found), []
+        return table
+    series = []
     for policy in found.policies:
         means = tuple(found.mean(policy).tolist())
         if policy in WITH_HINDSIGHT:
-            line = "dashed" if policy == "rows" else "dotted"
-            series.append(Series(_NAMES[policy], found.budgets, means, line=line))
+            series.append(Series(_NAMES[policy], found.budgets, means, line="dashed" if policy == "rows" else "dotted"))
         else:
             shares = found.share[policy].reshape(len(found.budgets), -1)
             quartiles = np.nanquantile(shares, (0.25, 0.75), axis=1).T
@@ -149,19 +149,16 @@ def _curves(found: CacheBudget, notes: str) -> list[Block]:
             series.append(Series(_NAMES[policy], found.budgets, means, colour, colour, band))
     x = PlotAxis("keys in the cache", log=2, unit="{:,.0f}".format)
     y = PlotAxis(unit=percent, limits=(0, 1))
-    has_band = any(one not in WITH_HINDSIGHT for one in real)
-    plot = Plot("attention kept, mean over heads", tuple(series), x, y, notes=(_BAND,) * has_band)
-    return [Curves((plot,), table)]
+    notes = (_BAND,) * any(bool(one.band) for one in series) + meanings
+    return Curves((Plot("attention kept, mean over heads", tuple(series), x, y, notes=notes),), table)
 
 
 def _table(found: CacheBudget, notes: str) -> Table:
     """Return the mean share of each policy at each budget, and of the head of which it keeps least."""
     rows = []
     for number, budget in enumerate(found.budgets):
-        pairs = [
-            (float(found.mean(one)[number]), float(np.nanmin(found.share[one][number]))) for one in found.policies
-        ]
-        rows.append((budget, *pairs))
+        pairs = ((found.mean(one)[number], np.nanmin(found.share[one][number])) for one in found.policies)
+        rows.append((budget, *((float(mean), float(least)) for mean, least in pairs)))
     columns = (
         Column("keys", "{:,}".format, is_key=True),
         *(Column(_NAMES[policy], _mean_and_least) for policy in found.policies),
@@ -172,7 +169,7 @@ def _table(found: CacheBudget, notes: str) -> Table:
 
 def _mean_and_least(pair: tuple[float, float]) -> str:
     mean, least = pair
-    return f"{percent(mean)}, {percent(least)}"
+    return f"{_percent(mean)}, {_percent(least)}"
 
 
 def _heads(found: CacheBudget, policy: Policy) -> Block:
@@ -199,6 +196,7 @@ def _losing(found: CacheBudget, policy: Policy, number: int) -> Table:
 
 
 def _percent(share: float) -> str:
-    return NOTHING if math.isnan(share) else percent(share)
-
-
+    """Return "88%", and no "100%" of less than all."""
+    if math.isnan(share):
+        return NOTHING
+    return ">99%" if percent(share) == "100%" and share < _ALL else percent(share)

@@ -29,9 +29,9 @@ WITH_HINDSIGHT: tuple[Policy, ...] = ("columns", "rows")
 class CacheBudget(HeadTable):
     """Share of the attention that is kept when each head may see ``k`` keys, or the heads that share keys ``k`` in all.
 
-    A share is Σ kept / Σ all over the weights of the measured queries, which are the same for all budgets: those after as
-    many tokens as the largest budget. Of a head without a sink it is the mean over these queries, as their weights sum
-    to 1. Shares are averaged over texts. They measure mass, and not quality: a small weight may be on a value that
+    A share is Σ kept / Σ all over the weights of the measured queries, which are the same for all budgets: those after
+    as many tokens as the largest budget. Of a head without a sink it is the mean over these queries, as their weights
+    sum to 1. Shares are averaged over texts. They measure mass, and not quality: a small weight may be on a value that
     decides the next token.
 
     Attributes:

@@ -56,9 +56,10 @@ def weights_of(call, window=None):
     S = np.einsum("hid,hjd->hij", q, k) * call.scale
     distance = np.subtract.outer(np.arange(S.shape[1]), np.arange(S.shape[1]))
     S[:, (distance < 0) | (distance > (window if window is not None else S.shape[1]))] = -np.inf
-    E = np.exp(S - S.max(axis=-1, keepdims=True))
-    sink = 0 if call.sinks is None else np.exp(np.asarray(call.sinks.double())[:, None, None] - S.max(-1, keepdims=True))
-    return E / (E.sum(axis=-1, keepdims=True) + sink)
+    highest = S.max(axis=-1, keepdims=True)
+    sinks = np.full(len(S), -np.inf) if call.sinks is None else np.asarray(call.sinks.double())
+    E = np.exp(S - highest)
+    return E / (E.sum(axis=-1, keepdims=True) + np.exp(sinks[:, None, None] - highest))
 
 
 def largest(numbers, k):
