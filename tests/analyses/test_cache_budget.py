@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,13 +112,17 @@ def sets_of(policy, A, k, losing, window=None, lost=False):
 
 def expected(call, policy, k, most, window=None):
     """The share that each head keeps by ``sets_of`` of the queries after ``most`` tokens."""
-    A = weights_of(call, window)
+    return expected_of(weights_of(call, window), call.group, policy, k, most, window, call.sinks is not None)
+
+
+def expected_of(A, n_shared, policy, k, most, window=None, lost=False):
+    """The same of weights A, (n_heads, queries, keys), of which groups of ``n_shared`` heads share a set."""
     length = A.shape[1]
     n_seen = np.minimum(np.arange(length) + 1, length if window is None else window + 1)
     losing = (np.arange(length) >= most) & (n_seen > k)
     shares = []
-    for group in A.reshape(-1, call.group, length, length):
-        sets = sets_of(policy, group, k, losing, window, call.sinks is not None)
+    for group in A.reshape(-1, n_shared, length, length):
+        sets = sets_of(policy, group, k, losing, window, lost)
         assert all(len(sets[i] & set(range(i + 1))) <= k for i in np.flatnonzero(losing))
         for head in group:
             kept = sum(
@@ -139,6 +144,24 @@ def test_beside_numpy(policy, n_kv_heads, monkeypatch):
         np.testing.assert_allclose(found.share[policy][number, 0], expected(call, policy, k, 33), atol=1e-6)
     assert found.queries == 61 - 33
     assert found.groups == (4 // n_kv_heads,)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral"])
+def test_of_a_checkpoint_beside_its_eager_weights(model_folder, family):
+    folder, text = model_folder(family), "the cat sat on the mat, a dog ran"
+    loaded = mhaviz.load(folder)
+    found = loaded.budget(text, keep=(4, 12))
+    ids = loaded._whole.encode([text]).texts[0].source.ids
+    eager = hf.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        weights = eager(torch.tensor([ids]), output_attentions=True).attentions
+    window = getattr(eager.config, "sliding_window", None)
+    window = None if window is None else window - 1
+    for policy in POLICY_NAMES:
+        for number, k in enumerate(found.budgets):
+            for layer, A in enumerate(weights):
+                shares = expected_of(A[0].double().numpy(), found.groups[layer], policy, k, 12, window)
+                np.testing.assert_allclose(found.share[policy][number, layer], shares, atol=1e-6)
 
 
 @settings(max_examples=12, deadline=None)
