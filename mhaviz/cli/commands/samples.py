@@ -23,6 +23,7 @@ FILES = (
     "reverse.py",
     "scripts.txt",
     "text.txt",
+    "words.txt",
 )
 
 
