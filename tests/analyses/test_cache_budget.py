@@ -1,7 +1,9 @@
 """What a smaller cache keeps, beside the policies written plainly in numpy, a query and a key at a time."""
 
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from mhaviz.results.cache_budget import POLICY_NAMES
 from mhaviz.results.result import Source
 
 SINKS, KERNEL, OBSERVED = 4, 5, 32
+SLOW = pytest.mark.slow  # other checkpoints than that of grouped heads: 2 s
 
 
 def call_of(length, n_heads=4, n_kv_heads=2, seed=0, dtype=torch.float64, size=2.0, **more):
@@ -146,7 +149,7 @@ def test_beside_numpy(policy, n_kv_heads, monkeypatch):
     assert found.groups == (4 // n_kv_heads,)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral"])
+@pytest.mark.parametrize("family", ["llama", pytest.param("gpt2", marks=SLOW), pytest.param("mistral", marks=SLOW)])
 def test_of_a_checkpoint_beside_its_eager_weights(model_folder, family):
     folder, text = model_folder(family), "the cat sat on the mat, a dog ran"
     loaded = mhaviz.load(folder)
@@ -164,7 +167,7 @@ def test_of_a_checkpoint_beside_its_eager_weights(model_folder, family):
                 np.testing.assert_allclose(found.share[policy][number, layer], shares, atol=1e-6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8)
 @given(
     length=st.integers(2, 40),
     shape=st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]),
@@ -205,7 +208,7 @@ def test_a_sink_that_is_no_key_is_neither_kept_nor_lost(policy):
 
 
 @given(st.integers(0, 200))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5)
 def test_no_policy_passes_rows_and_no_fixed_set_columns(seed):
     call, k = call_of(48, seed=seed), 9
     found = found_of(call, budgets=(k,))
@@ -293,3 +296,11 @@ def test_columns_rank_keys_as_kvpress_does(model_folder, tmp_path):
         apart = np.abs(np.diff(np.sort(sums, axis=-1), axis=-1)).min()
         assert apart > 1e-6  # so that rounding changes no rank
         assert (np.argsort(-sums) == np.argsort(-of_kvpress)).all()
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_square_of_the_length():
+    """15 s: of 8,192 tokens all weights would take 8 GiB."""
+    script = Path(__file__).parents[1] / "benchmarks" / "budget_memory.py"
+    done = subprocess.run([sys.executable, script, "--length", "8192"], check=True, capture_output=True, text=True)
+    assert int(re.search(r"(-?\d+) MiB above the inputs", done.stdout)[1]) < 700, done.stdout

@@ -13,6 +13,7 @@ from mhaviz.results.cache_budget import POLICY_NAMES
 
 TEXT = " ".join(WORDS[(i * i) % len(WORDS)] for i in range(60))
 OTHER = " ".join(WORDS[(i * 7) % len(WORDS)] for i in range(50))
+SLOW = pytest.mark.slow  # models that say nothing new of the command: 3 s
 
 
 @pytest.fixture
@@ -29,10 +30,10 @@ def folder(model_folder, tmp_path, monkeypatch):
 def test_files_and_terminal(mhaviz, folder):
     result = mhaviz(
         *("budget", "--model", "llama", "--file", "a.txt", "--keep", "32,8", "--policy", "rows,window"),
-        *("-o", "b.png", "-o", "b.json", "-o", "b.csv", "-o", "b.pdf", "-o", "b.svg"),
+        *("-o", "b.png", "-o", "b.json", "-o", "b.csv"),
     )
     assert result.status == 0
-    assert all(f"saved b.{suffix}" in result.err for suffix in ("png", "json", "csv", "pdf", "svg"))
+    assert all(f"saved b.{suffix}" in result.err for suffix in ("png", "json", "csv"))
     found = json.loads((folder / "b.json").read_text())
     assert (found["budgets"], found["policies"], found["groups"]) == ([8, 32], ["rows", "window"], [2, 2])
     (length,) = found["lengths"]
@@ -48,7 +49,7 @@ def test_files_and_terminal(mhaviz, folder):
         assert float(row["share"]) == share[int(row["layer"])][int(row["head"])]
 
 
-@pytest.mark.parametrize("model", ["llama", "gpt2", "mistral"])
+@pytest.mark.parametrize("model", ["llama", pytest.param("gpt2", marks=SLOW), pytest.param("mistral", marks=SLOW)])
 def test_it_gives_what_python_does(mhaviz, folder, model):
     result = mhaviz("budget", TEXT, "--model", model, "--keep", "4,16", "--layer", "1", "--json")
     found = package.budget(model, TEXT, keep=[16, 4, 4], layer=1)
@@ -62,11 +63,11 @@ def test_it_gives_what_python_does(mhaviz, folder, model):
 
 
 def test_several_texts_are_averaged(mhaviz, folder):
-    arguments = "--file", "b.txt", "--model", "gpt2", "--keep", "8", "--json"
+    arguments = "--file", "b.txt", "--model", "gpt2", "--keep", "8", "--policy", "h2o", "--json"
     result = mhaviz("budget", TEXT, "-", *arguments, stdin=OTHER.encode())
     model = package.load("gpt2")
-    each = [model.budget(text, keep=8).share["h2o"] for text in (TEXT, OTHER, OTHER)]
-    np.testing.assert_allclose(json.loads(result.out)["share"]["h2o"], np.mean(each, axis=0))
+    one, other = (model.budget(text, keep=8, policies="h2o").share["h2o"] for text in (TEXT, OTHER))
+    np.testing.assert_allclose(json.loads(result.out)["share"]["h2o"], (one + 2 * other) / 3)
 
 
 def test_of_a_long_text_the_first_tokens_are_read(mhaviz, folder, monkeypatch):
@@ -79,6 +80,7 @@ def test_of_a_long_text_the_first_tokens_are_read(mhaviz, folder, monkeypatch):
     assert " tokens, as many as the model is built for" in result.err
 
 
+@SLOW
 def test_a_decoder_with_an_encoder_keeps_what_it_writes(folder):
     found = package.budget("t5", TEXT, keep=2, policies="window")
     assert found.lengths[0] > 2
