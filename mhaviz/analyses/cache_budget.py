@@ -137,7 +137,7 @@ def _shares(
 
 def _total(weights: Tensor) -> NDArray[np.float64]:
     """Return the sums over queries of (n_kv_heads, group, queries)."""
-    return np.asarray(weights.sum(dim=-1).double().cpu().numpy())
+    return np.asarray(weights.sum(dim=-1).cpu().double().numpy())
 
 
 def _end(start: int, length: int, n_heads: int) -> int:

@@ -86,7 +86,7 @@ class Kept(ABC):
 
     def _count(self, number: int, kept: Tensor, losing: Tensor) -> None:
         """Add the kept weights of queries, (n_kv_heads, group, queries), of those that are ``losing``."""
-        self.mass[number] += kept[..., losing].sum(dim=-1).double().cpu().numpy()
+        self.mass[number] += kept[..., losing].sum(dim=-1).cpu().double().numpy()
 
 
 class Rows(Kept):
@@ -121,10 +121,10 @@ class Columns(Kept):
         n_keys, of_all = block.A.shape[3], None
         for sums, losing in zip(self.sums, block.losing, strict=True):
             if bool(losing.all()):
-                of_all = block.A.sum(dim=2).double().cpu().numpy() if of_all is None else of_all
+                of_all = block.A.sum(dim=2).cpu().double().numpy() if of_all is None else of_all
                 sums[..., :n_keys] += of_all
             elif bool(losing.any()):
-                sums[..., :n_keys] += block.A[:, :, losing].sum(dim=2).double().cpu().numpy()
+                sums[..., :n_keys] += block.A[:, :, losing].sum(dim=2).cpu().double().numpy()
 
     def finish(self) -> None:
         """Choose the keys."""

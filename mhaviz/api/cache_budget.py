@@ -32,6 +32,10 @@ def cache_budget(
 ) -> CacheBudget:
     """Run ``LoadedModel.budget`` for the attentions that see no later keys, to which ``model`` is restricted."""
     budgets, names = _budgets(keep), _policies(policies)
+    if not model.sites():
+        raise ArgumentError(
+            f"{parameter('layer')}: expected a layer whose queries see no later keys, got none; choose others"
+        )
     read = [_read(model, text, on_notice) for text in ([texts] if isinstance(texts, str) else texts)]
     if not read:
         raise ArgumentError("expected at least one text, got none")

@@ -20,7 +20,7 @@ SLOW = pytest.mark.slow  # models that say nothing new of the command: 3 s
 def folder(model_folder, tmp_path, monkeypatch):
     """Models, and texts beside them."""
     monkeypatch.chdir(tmp_path)
-    for name in ("llama", "gpt2", "bert", "t5", "mistral"):
+    for name in ("llama", "gpt2", "bert", "t5", "bart", "mistral"):
         (tmp_path / name).symlink_to(model_folder(name))
     (tmp_path / "a.txt").write_text(f"{TEXT}\n\n{TEXT}\n")
     (tmp_path / "b.txt").write_text(OTHER)
@@ -85,6 +85,8 @@ def test_a_decoder_with_an_encoder_keeps_what_it_writes(folder):
     found = package.budget("t5", TEXT, keep=2, policies="window")
     assert found.lengths[0] > 2
     assert found.share["window"].shape == (1, len(found.layers), 4)
+    with pytest.raises(package.ArgumentError, match="`layer`: expected a layer whose queries see no later keys"):
+        package.budget("bart", TEXT, keep=2, layer=1)  # of the encoder alone
 
 
 @pytest.mark.parametrize(
