@@ -109,8 +109,8 @@ def _lesson(found: CacheBudget, number: int) -> str:
 def _about(found: CacheBudget, policy: Policy, number: int) -> tuple[str, ...]:
     """Return what was measured, and which head loses most."""
     n_heads, n_layers = len(list(found.heads())), len(found.layers)
-    groups = sorted({group for group in found.groups if group > 1})
-    shared = f", {' or '.join(map(str, groups))} of which share keys and a budget" if groups else ""
+    groups = sorted(set(found.groups))
+    shared = f", in groups of {' or '.join(map(str, groups))} that share keys and a budget" * (groups[-1] > 1)
     texts = counted(len(found.lengths), "text")
     lines = [
         f"{counted(n_heads, 'head')} of {counted(n_layers, 'layer')}{shared}; {texts} of {_tokens(found)} tokens; "

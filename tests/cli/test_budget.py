@@ -40,7 +40,7 @@ def test_files_and_terminal(mhaviz, folder):
     assert found["queries"] == length - 32
     said = " ".join(result.out.split())
     assert f"8 of {length} keys hold " in said
-    assert "8 heads of 2 layers, 2 of which share keys and a budget; 1 text" in said
+    assert "8 heads of 2 layers, in groups of 2 that share keys and a budget; 1 text" in said
     assert "a share of the weights is no measure of quality" in said
     rows = list(csv.DictReader(StringIO((folder / "b.csv").read_text())))
     assert len(rows) == 8 * 2 * 2

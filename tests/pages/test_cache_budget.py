@@ -80,7 +80,7 @@ def test_a_head_is_named_where_it_stands_out():
 
 def test_grouped_heads_are_said():
     page = cache_budget_page(made(SHARES, groups=(4, 1)))
-    assert "4 heads of 2 layers, 4 of which share keys and a budget; " in block(page, Text).lines[0]
+    assert "4 heads of 2 layers, in groups of 1 or 4 that share keys and a budget; " in block(page, Text).lines[0]
 
 
 def test_curves_and_their_table():
