@@ -43,4 +43,4 @@ if __name__ == "__main__":
     before, start, cpu = peak(), time.perf_counter(), time.process_time()
     study(query, key)
     took, cpu = time.perf_counter() - start, time.process_time() - cpu
-    print(f"{length:,} tokens: {took:.0f} s, {cpu:.0f} s of two cores, {peak() - before:.0f} MiB above the inputs")
+    print(f"{length:,} tokens: {took:.0f} s, {cpu:.0f} s of processor time, {peak() - before:.0f} MiB above the inputs")
