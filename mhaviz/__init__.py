@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mhaviz.api.saved_maps import read as read
     from mhaviz.api.studies import ablate as ablate
     from mhaviz.api.studies import attend as attend
+    from mhaviz.api.studies import budget as budget
     from mhaviz.api.studies import compare_scaling as compare_scaling
     from mhaviz.api.studies import embeddings as embeddings
     from mhaviz.api.studies import explain as explain
@@ -56,8 +57,8 @@ _NAMES = {
     "api.random_layer": "compare_implementations compare_projections complexity",
     "api.recording": "Recording record",
     "api.saved_maps": "diff read",
-    "api.studies": "ablate attend compare_scaling embeddings explain head_pairs head_spans head_statistics masks "
-    "matrices sinusoids trace_shapes",
+    "api.studies": "ablate attend budget compare_scaling embeddings explain head_pairs head_spans head_statistics "
+    "masks matrices sinusoids trace_shapes",
     "attention.map": "attention_map",
     "corpus.corpus": "Corpus",
     "errors": "ArgumentError MhavizError",

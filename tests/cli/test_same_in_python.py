@@ -84,6 +84,10 @@ OF_FILES = [
     ("show w.npy --by spans.json", lambda: package.read("w.npy").by(SPANS)),
     ("record --by spans.json program.py", lambda: recorded().by(SPANS)),
     ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
+    (
+        "budget --model chat --file t.txt --keep 2,4 --policy h2o,rows --layer 1",
+        lambda: package.budget("chat", "\n".join(TEXTS), keep=(2, 4), policies=("h2o", "rows"), layer=1),
+    ),
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
     ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),

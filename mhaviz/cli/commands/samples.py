@@ -24,6 +24,7 @@ FILES = (
     "reverse.py",
     "scripts.txt",
     "text.txt",
+    "words.txt",
 )
 
 

@@ -220,14 +220,13 @@ class AnyModelOptions(ModelOptions):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CheckpointOptions:
-    """Options for a transformers checkpoint, its device, and the attentions that are shown."""
+class DecoderOptions:
+    """Options for a transformers checkpoint, its device, and the layers that are shown."""
 
     model: Annotated[
         str, typer.Option(metavar="FOLDER|ID", help="A transformers folder or hub id, such as gpt2@REVISION.")
     ]
     layer: Layers = None
-    kind: Kind = None
     device: Device = "auto"
     dtype: Dtype = None
 
@@ -236,6 +235,13 @@ class CheckpointOptions:
         loaded = load_model(self.model, delivery, self.device, dtype=self.dtype, predicts=predicts)
         delivery.tell(*loaded.notices)
         return loaded
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckpointOptions(DecoderOptions):
+    """Options for a transformers checkpoint, its device, and the attentions that are shown."""
+
+    kind: Kind = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
