@@ -149,6 +149,16 @@ class Observer:
                 if not self._n_active:
                     self.until_last.close()
 
+    @contextmanager
+    def watching_pass(self, module: nn.Module, args: Sequence[Any], by_name: Sequence[Any]) -> Iterator[None]:
+        """Observe the rest of the call of an outermost module that has just begun, and whose hooks run."""
+        with self.watching():
+            self._modules.begin(module, args, by_name)
+            try:
+                yield
+            finally:
+                self._modules.end(module)
+
     def _begin(self) -> None:
         with ExitStack() as stack:
             stack.enter_context(scripted_as_written())

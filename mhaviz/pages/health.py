@@ -1,0 +1,234 @@
+"""Page of the health of attention in a training: curves of four numbers over the passes, and what has collapsed."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhaviz.errors import counted
+from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.registry import HEALTH_SUFFIXES, shown
+from mhaviz.pages.training import evenly
+from mhaviz.results.head_statistics import SINK_ABOVE
+from mhaviz.results.health import ONE_HOT, Collapse, Health
+from mhaviz.units import readable_share, with_minus
+
+_ROWS = 20  # of the table
+_MOST_MARKERS = 40  # points of a curve, beyond which it has no markers
+_MOST_TOLD = 8  # collapses that are listed
+_LOG_FROM = 100.0  # largest / least number, from which an axis is logarithmic
+_WORST, _OTHER = 0, 2  # numbers of colours and markers
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """One number of heads, as it is shown.
+
+    Attributes:
+        name: its name in ``LayerHealth``.
+        title: title of its plot.
+        heading: heading of its column.
+        text: formats it.
+        worst: index of the worst of some numbers.
+        limits: ends of its axis; None: from the numbers.
+    """
+
+    name: str
+    title: str
+    heading: str
+    text: Callable[[float], str]
+    worst: Callable[[NDArray[np.float64]], np.intp]
+    limits: tuple[float | None, float | None] = (None, None)
+
+
+def number_text(number: float) -> str:
+    """Return a score or an entropy with three digits: "0.0213", "104", "1.2e+05", "NaN"."""
+    return "NaN" if math.isnan(number) else with_minus(f"{number:.3g}")
+
+
+def _argmax(values: NDArray[np.float64]) -> np.intp:
+    return np.nanargmax(values)
+
+
+def _argmin(values: NDArray[np.float64]) -> np.intp:
+    return np.nanargmin(values)
+
+
+_MEASURES = (
+    _Measure("largest", "largest score before the softmax", "largest score", number_text, _argmax),
+    _Measure("entropy", "entropy of the weights, in nats", "least entropy", number_text, _argmin, (0, None)),
+    _Measure("sink", "share of examples with a sink", "sinks", readable_share, _argmax, (0, 1)),
+    _Measure("one_hot", "share of rows that are one-hot", "one-hot", readable_share, _argmax, (0, 1)),
+)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """One number of all heads over all sampled passes.
+
+    Attributes:
+        passes: numbers of the passes.
+        heads: name of each head.
+        values: float64, (n_samples, n_heads), NaN where it is not known or not finite.
+    """
+
+    passes: tuple[int, ...]
+    heads: tuple[str, ...]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, health: Health, name: str) -> "_Course":
+        passes = sorted({int(number) for layer in health.layers for number in layer.passes})
+        heads = [health.name_of(layer.kind, layer.layer, head) for layer in health.layers for head in layer.heads]
+        values, column = np.full((len(passes), len(heads)), np.nan), 0
+        for layer in health.layers:
+            width = len(layer.heads)
+            values[np.searchsorted(passes, layer.passes), column : column + width] = getattr(layer, name)
+            column += width
+        return cls(tuple(passes), tuple(heads), np.where(np.isfinite(values), values, np.nan))
+
+    @property
+    def known(self) -> list[int]:
+        """Places of the passes of which some head's number is known."""
+        return [place for place, of_heads in enumerate(self.values) if np.isfinite(of_heads).any()]
+
+    def worst(self, measure: _Measure) -> int | None:
+        """Return the column of the head that is worst in the last pass in which any is known; None: none is."""
+        return int(measure.worst(self.values[self.known[-1]])) if self.known else None
+
+
+@shown(Health, HEALTH_SUFFIXES)
+def health_page(health: Health) -> Page:
+    """Return the page: the four numbers of all heads over the passes, the worst head named, and all that collapsed."""
+    courses = {measure.name: _Course.of(health, measure.name) for measure in _MEASURES}
+    n_heads = len(courses["entropy"].heads)
+    about = (
+        f"{counted(n_heads, 'head')} of {counted(len(health.layers), 'attention')}, in each{_ordinal(health.every)} "
+        f"of {counted(health.passes, 'pass')}"
+    )
+    plots = tuple(_plot(health, measure, courses[measure.name]) for measure in _MEASURES)
+    lines = [collapse_text(one, len(health.kinds) > 1) for one in health.collapses[:_MOST_TOLD]]
+    if (others := len(health.collapses) - _MOST_TOLD) > 0:
+        lines.append(f"and {others:,} more; .json and .csv have all")
+    blocks = (
+        Text((about,), "subtitle"),
+        Curves(plots, _table(courses)),
+        *([Text(tuple(lines))] if lines else []),
+    )
+    return Page(_answer(health, n_heads), blocks, health.source.footnote)
+
+
+def collapse_text(one: Collapse, of_several_kinds: bool, seen_at: int | None = None) -> str:
+    """Return what has collapsed when, "pass 400: L1 H3 has collapsed since pass 350: entropy 0.02 of 3.2 nats (2.1 at
+    pass 0)".
+
+    Args:
+        one: the collapse.
+        of_several_kinds: whether there are attentions of other kinds.
+        seen_at: pass in which it has been found; None: the text begins with its first pass.
+    """
+    name = f"{one.kind} " * of_several_kinds + one.name
+    at = one.pass_number if seen_at is None else seen_at
+    since = f" since pass {one.pass_number:,}" * (at != one.pass_number)
+    return f"pass {at:,}: {name} has collapsed{since}: {_sign_text(one)}"
+
+
+def _sign_text(one: Collapse) -> str:
+    """Return what tells a collapse: "entropy 0.02 of 3.2 nats (2.1 at pass 0)"."""
+    before = "" if math.isnan(one.before) else f" ({number_text(one.before)} at pass {one.before_pass:,})"
+    if one.sign == "entropy":
+        return f"entropy {number_text(one.value)} of {number_text(one.uniform)} nats{before}"
+    if one.sign == "scores":
+        return f"its scores grow, the largest to {number_text(one.value)}{before}"
+    before = before if one.before_pass != one.pass_number else ""
+    return f"its scores or weights are not finite, the largest {number_text(one.value)}{before}"
+
+
+def _named(health: Health, one: Collapse) -> str:
+    return health.name_of(one.kind, one.layer, one.head)
+
+
+def _ordinal(every: int) -> str:
+    """Return " 50th"; "" for 1."""
+    if every == 1:
+        return ""
+    ending = "th" if every % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(every % 10, "th")
+    return f" {every:,}{ending}"
+
+
+def _answer(health: Health, n_heads: int) -> str:
+    """Return the title: which head has collapsed first, and when, or that none has."""
+    if not health.collapses:
+        heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
+        return f"{heads} collapsed in {counted(health.passes, 'pass')}"
+    first = min(health.collapses, key=lambda one: one.pass_number)
+    names = {_named(health, one) for one in health.collapses}
+    when = f"at pass {first.pass_number:,}: {_sign_text(first)}"
+    if len(names) == 1:
+        return f"{_named(health, first)} collapses {when}"
+    return f"{len(names):,} of {n_heads:,} heads collapse, the first, {_named(health, first)}, {when}"
+
+
+def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
+    """Plot one number: the median of all heads with the range of all, the head that is worst at the end, and the first
+    that has collapsed."""
+    named = {} if (worst := course.worst(measure)) is None else {worst: _OTHER}
+    if health.collapses:
+        first = min(health.collapses, key=lambda one: one.pass_number)
+        named[course.heads.index(_named(health, first))] = _WORST
+    places = course.known
+    passes = tuple(float(course.passes[place]) for place in places)
+    has_markers = len(places) <= _MOST_MARKERS
+    series = []
+    if len(course.heads) > 1:
+        there = course.values[places]
+        middle = tuple(np.nanmedian(there, axis=1).tolist())
+        band = tuple(zip(np.nanmin(there, axis=1).tolist(), np.nanmax(there, axis=1).tolist(), strict=True))
+        series.append(Series("median", passes, middle, None, None, band))
+    if measure.name == "entropy":
+        uniform = _Course.of(health, "uniform").values[places]
+        series.append(Series("uniform", passes, tuple(np.nanmedian(uniform, axis=1).tolist()), line="dotted"))
+    for column, colour in named.items():
+        ys = tuple(None if math.isnan(y) else y for y in course.values[places, column].tolist())
+        series.append(Series(course.heads[column], passes, ys, colour, colour if has_markers else None))
+    x = PlotAxis("pass", unit="{:,.0f}".format, limits=(0, None))
+    notes = ("band: from the least to the largest of all heads",) * (len(course.heads) > 1)
+    return Plot(measure.title, tuple(series), x, _axis(measure, course), notes=(*notes, *_meaning(measure)))
+
+
+def _meaning(measure: _Measure) -> tuple[str, ...]:
+    if measure.name == "sink":
+        return (f"sink: the mean weight on the first key is above {SINK_ABOVE:g}",)
+    if measure.name == "one_hot":
+        return (f"one-hot: the largest weight is above {ONE_HOT:g}",)
+    return ()
+
+
+def _axis(measure: _Measure, course: _Course) -> PlotAxis:
+    """Return the axis of a number, which is logarithmic where scores grow by far."""
+    known = course.values[np.isfinite(course.values)]
+    is_log = measure.name == "largest" and known.size and known.min() > 0 and known.max() > _LOG_FROM * known.min()
+    return PlotAxis(log=10 if is_log else None, limits=(None, None) if is_log else measure.limits)
+
+
+def _table(courses: Mapping[str, _Course]) -> Table:
+    """Return the worst number of all heads in some of the sampled passes, each with its head."""
+    course = courses["entropy"]
+    columns = [Column("pass", "{:,}".format, is_key=True)]
+    for measure in _MEASURES:
+        columns += [Column(measure.heading, measure.text), Column("head", align="left")]
+    rows = []
+    for place in evenly(range(len(course.passes)), _ROWS):
+        row: list[object] = [course.passes[place]]
+        for measure in _MEASURES:
+            values = courses[measure.name].values[place]
+            if np.isfinite(values).any():
+                worst = int(measure.worst(values))
+                row += [float(values[worst]), course.heads[worst]]
+            else:
+                row += [None, None]
+        rows.append(tuple(row))
+    notes = "of all heads: the largest score before the softmax, and so on, with the head that has it"
+    return Table(tuple(columns), tuple(rows), notes=notes)
