@@ -26,7 +26,7 @@ from mhaviz.observe.mode import Observer
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.sampled_passes import SampledPasses
 from mhaviz.observe.sites import ObservedSite
-from mhaviz.pages.health import collapse_text
+from mhaviz.pages.health import collapse_lines
 from mhaviz.pages.labels import visible
 from mhaviz.results.health import NUMBERS, Collapse, Health, LayerHealth
 from mhaviz.results.result import Source
@@ -257,8 +257,8 @@ class Watch(ContextDecorator):
                     new += (found := list(self._rule.collapses(*where, number, largest, entropy, uniform)))
                     self._collapses += [(attention, one) for one in found]
             kinds = {self._site(attention).kind for attention in self._courses}
-        for one in new:
-            self._say(collapse_text(one, len(kinds) > 1, number))
+        for line in collapse_lines(new, number, len(kinds) > 1):
+            self._say(line)
         if self._on_sample is not None:
             n_collapsed = len({(attention, one.head) for attention, one in self._collapses})
             try:

@@ -1,7 +1,7 @@
 """Page of the health of attention in a training: curves of four numbers over the passes, and what has collapsed."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,21 @@ from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Ta
 from mhaviz.pages.registry import HEALTH_SUFFIXES, shown
 from mhaviz.pages.training import evenly
 from mhaviz.results.head_statistics import SINK_ABOVE
-from mhaviz.results.health import ONE_HOT, Collapse, Health
+from mhaviz.results.health import ONE_HOT, Collapse, Health, Sign
 from mhaviz.units import readable_share, with_minus
 
 _ROWS = 20  # of the table
 _MOST_MARKERS = 40  # points of a curve, beyond which it has no markers
-_MOST_TOLD = 8  # collapses that are listed
+_MOST_SAID, _MOST_LISTED = 4, 16  # heads that are named in lines while a program runs, and listed in the table
 _LOG_FROM = 100.0  # largest / least number, from which an axis is logarithmic
 _WORST, _OTHER = 0, 2  # numbers of colours and markers
+
+_SIGNS: Mapping[Sign, tuple[str, str, str]] = {
+    "entropy": ("{} has collapsed", "{} have collapsed", "{} collapses"),
+    "scores": ("scores of {} grow without bound", "scores of {} grow without bound", "Scores of {} grow without bound"),
+    "not finite": ("scores of {} are not finite", "scores of {} are not finite", "Scores of {} are not finite"),
+}
+"""What is said of a head with a sign of a collapse, of many heads, and in a title; the most telling sign first."""
 
 
 @dataclass(frozen=True)
@@ -109,45 +116,42 @@ def health_page(health: Health) -> Page:
         f"of {counted(health.passes, 'pass')}"
     )
     plots = tuple(_plot(health, measure, courses[measure.name]) for measure in _MEASURES)
-    lines = [collapse_text(one, len(health.kinds) > 1) for one in health.collapses[:_MOST_TOLD]]
-    if (others := len(health.collapses) - _MOST_TOLD) > 0:
-        lines.append(f"and {others:,} more; .json and .csv have all")
-    blocks = (
-        Text((about,), "subtitle"),
-        Curves(plots, _table(courses)),
-        *([Text(tuple(lines))] if lines else []),
-    )
+    blocks = Text((about,), "subtitle"), Curves(plots, _table(courses)), _collapses(health)
+    blocks = blocks[: 2 + bool(health.collapses)]
     return Page(_answer(health, n_heads), blocks, health.source.footnote)
 
 
-def collapse_text(one: Collapse, of_several_kinds: bool, seen_at: int | None = None) -> str:
-    """Return what has collapsed when, "pass 400: L1 H3 has collapsed since pass 350: entropy 0.02 of 3.2 nats (2.1 at
-    pass 0)".
+def collapse_lines(new: Sequence[Collapse], number: int, of_several_kinds: bool) -> Iterator[str]:
+    """Iterate over lines that say what has been found in a pass, "pass 400: L1 H3 has collapsed since pass 350: entropy
+    0.02 of 3.2 nats (2.1 at pass 0)", or of many heads "pass 400: 12 heads have collapsed: L0 H0, L0 H1, L0 H2, …".
 
     Args:
-        one: the collapse.
+        new: what has been found.
+        number: number of the pass.
         of_several_kinds: whether there are attentions of other kinds.
-        seen_at: pass in which it has been found; None: the text begins with its first pass.
     """
-    name = f"{one.kind} " * of_several_kinds + one.name
-    at = one.pass_number if seen_at is None else seen_at
-    since = f" since pass {one.pass_number:,}" * (at != one.pass_number)
-    return f"pass {at:,}: {name} has collapsed{since}: {_sign_text(one)}"
+    for sign, (of_one, of_many, _) in _SIGNS.items():
+        heads = {_name(one, of_several_kinds): one for one in new if one.sign == sign}
+        if len(heads) > _MOST_SAID:
+            names = ", ".join([*heads][: _MOST_SAID - 1])
+            yield f"pass {number:,}: {of_many.format(f'{len(heads):,} heads')}: {names}, …"
+            continue
+        for name, one in heads.items():
+            since = f" since pass {one.pass_number:,}" * (one.pass_number != number)
+            yield f"pass {number:,}: {of_one.format(name)}{since}: {_sign_text(one)}"
+
+
+def _name(one: Collapse, of_several_kinds: bool) -> str:
+    return f"{one.kind} " * of_several_kinds + one.name
 
 
 def _sign_text(one: Collapse) -> str:
     """Return what tells a collapse: "entropy 0.02 of 3.2 nats (2.1 at pass 0)"."""
-    before = "" if math.isnan(one.before) else f" ({number_text(one.before)} at pass {one.before_pass:,})"
+    is_told = not math.isnan(one.before) and one.before_pass != one.pass_number
+    before = f" ({number_text(one.before)} at pass {one.before_pass:,})" * is_told
     if one.sign == "entropy":
         return f"entropy {number_text(one.value)} of {number_text(one.uniform)} nats{before}"
-    if one.sign == "scores":
-        return f"its scores grow, the largest to {number_text(one.value)}{before}"
-    before = before if one.before_pass != one.pass_number else ""
-    return f"its scores or weights are not finite, the largest {number_text(one.value)}{before}"
-
-
-def _named(health: Health, one: Collapse) -> str:
-    return health.name_of(one.kind, one.layer, one.head)
+    return f"the largest is {number_text(one.value)}{before}"
 
 
 def _ordinal(every: int) -> str:
@@ -160,15 +164,41 @@ def _ordinal(every: int) -> str:
 
 def _answer(health: Health, n_heads: int) -> str:
     """Return the title: which head has collapsed first, and when, or that none has."""
-    if not health.collapses:
-        heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
-        return f"{heads} collapsed in {counted(health.passes, 'pass')}"
-    first = min(health.collapses, key=lambda one: one.pass_number)
-    names = {_named(health, one) for one in health.collapses}
-    when = f"at pass {first.pass_number:,}: {_sign_text(first)}"
-    if len(names) == 1:
-        return f"{_named(health, first)} collapses {when}"
-    return f"{len(names):,} of {n_heads:,} heads collapse, the first, {_named(health, first)}, {when}"
+    if health.collapses:
+        first = _first(health)
+        name, n_heads_like = _name(first, len(health.kinds) > 1), sum(o.sign == first.sign for o in health.collapses)
+        who = f"{name}, the first of {n_heads_like:,} of {n_heads:,} heads," if n_heads_like > 1 else name
+        return f"{_SIGNS[first.sign][2].format(who)} at pass {first.pass_number:,}: {_sign_text(first)}"
+    heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
+    return f"{heads} collapsed in {counted(health.passes, 'pass')}"
+
+
+def _first(health: Health) -> Collapse:
+    """Return the first collapse of the most telling sign."""
+    return min(health.collapses, key=lambda one: ([*_SIGNS].index(one.sign), one.pass_number))
+
+
+def _collapses(health: Health) -> Table:
+    """Return a table of the heads that have collapsed, with the pass of each sign."""
+    by_head: dict[str, dict[str, Collapse]] = {}
+    for one in sorted(health.collapses, key=lambda one: one.pass_number):
+        by_head.setdefault(_name(one, len(health.kinds) > 1), {})[one.sign] = one
+    columns = (
+        Column("head", align="left", is_key=True),
+        Column("collapses at pass", "{:,}".format, is_key=True),
+        Column("entropy", number_text),
+        Column("of", number_text),
+        Column("scores grow from", "{:,}".format),
+        Column("largest score", number_text),
+        Column("not finite from", "{:,}".format),
+    )
+    rows = []
+    for name, signs in by_head.items():
+        entropy, scores, nan = map(signs.get, ("entropy", "scores", "not finite"))
+        of_entropy = (entropy.pass_number, entropy.value, entropy.uniform) if entropy else (None, None, None)
+        of_scores = (scores.pass_number, scores.value) if scores else (None, None)
+        rows.append((name, *of_entropy, *of_scores, nan.pass_number if nan else None))
+    return Table(columns, tuple(rows), most=_MOST_LISTED)
 
 
 def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
@@ -176,8 +206,7 @@ def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
     that has collapsed."""
     named = {} if (worst := course.worst(measure)) is None else {worst: _OTHER}
     if health.collapses:
-        first = min(health.collapses, key=lambda one: one.pass_number)
-        named[course.heads.index(_named(health, first))] = _WORST
+        named[course.heads.index(_name(_first(health), len(health.kinds) > 1))] = _WORST
     places = course.known
     passes = tuple(float(course.passes[place]) for place in places)
     has_markers = len(places) <= _MOST_MARKERS
