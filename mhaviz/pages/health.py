@@ -15,18 +15,19 @@ from mhaviz.results.head_statistics import SINK_ABOVE
 from mhaviz.results.health import ONE_HOT, Collapse, Health, Sign
 from mhaviz.units import readable_share, with_minus
 
-_ROWS = 20  # of the table
+_ROWS = 12  # of the table
 _MOST_MARKERS = 40  # points of a curve, beyond which it has no markers
 _MOST_SAID, _MOST_LISTED = 4, 16  # heads that are named in lines while a program runs, and listed in the table
 _LOG_FROM = 100.0  # largest / least number, from which an axis is logarithmic
 _WORST, _OTHER = 0, 2  # numbers of colours and markers
 
-_SIGNS: Mapping[Sign, tuple[str, str, str]] = {
-    "entropy": ("{} has collapsed", "{} have collapsed", "{} collapses"),
-    "scores": ("scores of {} grow without bound", "scores of {} grow without bound", "Scores of {} grow without bound"),
-    "not finite": ("scores of {} are not finite", "scores of {} are not finite", "Scores of {} are not finite"),
+_SIGNS: Mapping[Sign, tuple[str, str, str, str]] = {
+    "entropy": ("{} has collapsed", "{} have collapsed", "{} collapses", "{} collapse"),
+    "scores": (*("scores of {} grow without bound",) * 2, *("Scores of {} grow without bound",) * 2),
+    "not finite": (*("scores of {} are not finite",) * 2, *("Scores of {} are not finite",) * 2),
 }
-"""What is said of a head with a sign of a collapse, of many heads, and in a title; the most telling sign first."""
+"""What is said of a head with a sign of a collapse, and of several heads; in titles, of a head and of several. The most
+telling sign comes first."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,13 @@ class _Course:
 
     def worst(self, measure: _Measure) -> int | None:
         """Return the column of the head that is worst in the last pass in which any is known; None: none is."""
-        return int(measure.worst(self.values[self.known[-1]])) if self.known else None
+        return self.worst_at(self.known[-1], measure) if self.known else None
+
+    def worst_at(self, place: int, measure: _Measure) -> int | None:
+        """Return the column of the head that is worst in a pass; None: none is known, or all are alike."""
+        known = self.values[place][np.isfinite(self.values[place])]
+        is_told = known.size and (known.size == 1 or known.min() < known.max())
+        return int(measure.worst(self.values[place])) if is_told else None
 
 
 @shown(Health, HEALTH_SUFFIXES)
@@ -130,7 +137,7 @@ def collapse_lines(new: Sequence[Collapse], number: int, of_several_kinds: bool)
         number: number of the pass.
         of_several_kinds: whether there are attentions of other kinds.
     """
-    for sign, (of_one, of_many, _) in _SIGNS.items():
+    for sign, (of_one, of_many, *_) in _SIGNS.items():
         heads = {_name(one, of_several_kinds): one for one in new if one.sign == sign}
         if len(heads) > _MOST_SAID:
             names = ", ".join([*heads][: _MOST_SAID - 1])
@@ -163,14 +170,19 @@ def _ordinal(every: int) -> str:
 
 
 def _answer(health: Health, n_heads: int) -> str:
-    """Return the title: which head has collapsed first, and when, or that none has."""
-    if health.collapses:
-        first = _first(health)
-        name, n_heads_like = _name(first, len(health.kinds) > 1), sum(o.sign == first.sign for o in health.collapses)
-        who = f"{name}, the first of {n_heads_like:,} of {n_heads:,} heads," if n_heads_like > 1 else name
-        return f"{_SIGNS[first.sign][2].format(who)} at pass {first.pass_number:,}: {_sign_text(first)}"
-    heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
-    return f"{heads} collapsed in {counted(health.passes, 'pass')}"
+    """Return the title: which heads have collapsed first, and when, or that none has."""
+    if not health.collapses:
+        heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
+        return f"{heads} collapsed in {counted(health.passes, 'pass')}"
+    first = _first(health)
+    alike = [one for one in health.collapses if one.sign == first.sign]
+    at_once = [_name(one, len(health.kinds) > 1) for one in alike if one.pass_number == first.pass_number]
+    names = at_once if len(at_once) <= _MOST_SAID else [f"{len(at_once):,} heads"]
+    who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    what = f"{_SIGNS[first.sign][2 + (len(at_once) > 1)].format(who)} at pass {first.pass_number:,}"
+    if len(alike) > len(at_once):
+        return f"{what}, the first of {len(alike):,} of {n_heads:,} heads"
+    return f"{what}: {_sign_text(first)}" if len(alike) == 1 else what
 
 
 def _first(health: Health) -> Collapse:
@@ -185,11 +197,11 @@ def _collapses(health: Health) -> Table:
         by_head.setdefault(_name(one, len(health.kinds) > 1), {})[one.sign] = one
     columns = (
         Column("head", align="left", is_key=True),
-        Column("collapses at pass", "{:,}".format, is_key=True),
+        Column("at pass", "{:,}".format, is_key=True),
         Column("entropy", number_text),
         Column("of", number_text),
         Column("scores grow from", "{:,}".format),
-        Column("largest score", number_text),
+        Column("to", number_text),
         Column("not finite from", "{:,}".format),
     )
     rows = []
@@ -198,7 +210,9 @@ def _collapses(health: Health) -> Table:
         of_entropy = (entropy.pass_number, entropy.value, entropy.uniform) if entropy else (None, None, None)
         of_scores = (scores.pass_number, scores.value) if scores else (None, None)
         rows.append((name, *of_entropy, *of_scores, nan.pass_number if nan else None))
-    return Table(columns, tuple(rows), most=_MOST_LISTED)
+    there = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
+    chosen = tuple(tuple(row[place] for place in there) for row in rows)
+    return Table(tuple(columns[place] for place in there), chosen, "heads that have collapsed", most=_MOST_LISTED)
 
 
 def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
@@ -238,8 +252,9 @@ def _meaning(measure: _Measure) -> tuple[str, ...]:
 def _axis(measure: _Measure, course: _Course) -> PlotAxis:
     """Return the axis of a number, which is logarithmic where scores grow by far."""
     known = course.values[np.isfinite(course.values)]
-    is_log = measure.name == "largest" and known.size and known.min() > 0 and known.max() > _LOG_FROM * known.min()
-    return PlotAxis(log=10 if is_log else None, limits=(None, None) if is_log else measure.limits)
+    if measure.name == "largest" and known.size and known.min() > 0 and known.max() > _LOG_FROM * known.min():
+        return PlotAxis(log=10, unit="{:,g}".format)
+    return PlotAxis(limits=measure.limits)
 
 
 def _table(courses: Mapping[str, _Course]) -> Table:
@@ -252,12 +267,10 @@ def _table(courses: Mapping[str, _Course]) -> Table:
     for place in evenly(range(len(course.passes)), _ROWS):
         row: list[object] = [course.passes[place]]
         for measure in _MEASURES:
-            values = courses[measure.name].values[place]
-            if np.isfinite(values).any():
-                worst = int(measure.worst(values))
-                row += [float(values[worst]), course.heads[worst]]
-            else:
-                row += [None, None]
+            values, worst = courses[measure.name].values[place], courses[measure.name].worst_at(place, measure)
+            known = values[np.isfinite(values)]
+            row += [float(known[measure.worst(known)]) if known.size else None]
+            row += [None if worst is None else course.heads[worst]]
         rows.append(tuple(row))
     notes = "of all heads: the largest score before the softmax, and so on, with the head that has it"
     return Table(tuple(columns), tuple(rows), notes=notes)
