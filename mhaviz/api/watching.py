@@ -235,12 +235,12 @@ class Watch(ContextDecorator):
             self._sums[part] = self._sums[part] + sums if part in self._sums else sums
             return site.number
 
-    def _on_pass(self, number: int, is_training: bool) -> None:
-        """Keep the numbers of a pass that has ended, and say what has collapsed in it."""
+    def _on_pass(self, number: int, is_training: bool) -> bool:
+        """Keep the numbers of a pass that has ended, and say what has collapsed in it. Return whether it has any."""
         with self._lock:
             seen, self._sums = self._sums, {}
             if not seen:
-                return
+                return False
             layers, of_pass = layers_of(self._recorded.sites), dict[int, _Numbers]()
             for (attention, heads), sums in seen.items():
                 if not self._recorded.is_left_out(attention):
@@ -265,6 +265,7 @@ class Watch(ContextDecorator):
                 self._on_sample(number, _scalars(of_pass.values(), n_collapsed))
             except Exception as error:
                 self.say_once(f"{parameter('on_sample')}: {one_line(error)}; the training goes on")
+        return True
 
     def say_once(self, line: str) -> None:
         """Say a line, unless it has been said."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.errors import counted
-from mhaviz.pages.blocks import Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
+from mhaviz.pages.blocks import Block, Column, Curves, Page, Plot, PlotAxis, Series, Table, Text
 from mhaviz.pages.registry import HEALTH_SUFFIXES, shown
 from mhaviz.pages.training import evenly
 from mhaviz.results.head_statistics import SINK_ABOVE
@@ -41,6 +41,7 @@ class _Measure:
         text: formats it.
         worst: index of the worst of some numbers.
         limits: ends of its axis; None: from the numbers.
+        sign: sign of a collapse that it shows; None: none.
     """
 
     name: str
@@ -49,6 +50,7 @@ class _Measure:
     text: Callable[[float], str]
     worst: Callable[[NDArray[np.float64]], np.intp]
     limits: tuple[float | None, float | None] = (None, None)
+    sign: Sign | None = None
 
 
 def number_text(number: float) -> str:
@@ -65,8 +67,8 @@ def _argmin(values: NDArray[np.float64]) -> np.intp:
 
 
 _MEASURES = (
-    _Measure("largest", "largest score before the softmax", "largest score", number_text, _argmax),
-    _Measure("entropy", "entropy of the weights, in nats", "least entropy", number_text, _argmin, (0, None)),
+    _Measure("largest", "largest score before the softmax", "largest score", number_text, _argmax, sign="scores"),
+    _Measure("entropy", "entropy of the weights, in nats", "least entropy", number_text, _argmin, (0, None), "entropy"),
     _Measure("sink", "share of examples with a sink", "sinks", readable_share, _argmax, (0, 1)),
     _Measure("one_hot", "share of rows that are one-hot", "one-hot", readable_share, _argmax, (0, 1)),
 )
@@ -123,8 +125,9 @@ def health_page(health: Health) -> Page:
         f"of {counted(health.passes, 'pass')}"
     )
     plots = tuple(_plot(health, measure, courses[measure.name]) for measure in _MEASURES)
-    blocks = Text((about,), "subtitle"), Curves(plots, _table(courses)), _collapses(health)
-    blocks = blocks[: 2 + bool(health.collapses)]
+    blocks: tuple[Block, ...] = Text((about,), "subtitle"), Curves(plots, _table(courses))
+    if health.collapses:
+        blocks = *blocks, _collapses(health)
     return Page(_answer(health, n_heads), blocks, health.source.footnote)
 
 
@@ -212,15 +215,24 @@ def _collapses(health: Health) -> Table:
         rows.append((name, *of_entropy, *of_scores, nan.pass_number if nan else None))
     there = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
     chosen = tuple(tuple(row[place] for place in there) for row in rows)
-    return Table(tuple(columns[place] for place in there), chosen, "heads that have collapsed", most=_MOST_LISTED)
+    return Table(
+        tuple(columns[place] for place in there),
+        chosen,
+        "when entropy falls to 0, and when scores grow without bound",
+        most=_MOST_LISTED,
+    )
 
 
 def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
     """Plot one number: the median of all heads with the range of all, the head that is worst at the end, and the first
     that has collapsed."""
     named = {} if (worst := course.worst(measure)) is None else {worst: _OTHER}
+    marks: tuple[tuple[float, float, str], ...] = ()
     if health.collapses:
-        named[course.heads.index(_name(_first(health), len(health.kinds) > 1))] = _WORST
+        first = _first(health)
+        named[course.heads.index(_name(first, len(health.kinds) > 1))] = _WORST
+        if first.sign == measure.sign:
+            marks = ((float(first.pass_number), first.value, f"pass {first.pass_number:,}"),)
     places = course.known
     passes = tuple(float(course.passes[place]) for place in places)
     has_markers = len(places) <= _MOST_MARKERS
@@ -238,7 +250,7 @@ def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
         series.append(Series(course.heads[column], passes, ys, colour, colour if has_markers else None))
     x = PlotAxis("pass", unit="{:,.0f}".format, limits=(0, None))
     notes = ("band: from the least to the largest of all heads",) * (len(course.heads) > 1)
-    return Plot(measure.title, tuple(series), x, _axis(measure, course), notes=(*notes, *_meaning(measure)))
+    return Plot(measure.title, tuple(series), x, _axis(measure, course), marks, notes=(*notes, *_meaning(measure)))
 
 
 def _meaning(measure: _Measure) -> tuple[str, ...]:
