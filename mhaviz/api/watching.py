@@ -212,8 +212,8 @@ class Watch(ContextDecorator):
     def _why_empty(self) -> str:
         if not self.n_passes:
             return (
-                "no module was called, so that there was no pass to watch; attention outside of modules, and in "
-                "compiled functions, is not watched"
+                "no module was called, so that there was no pass to watch; attention outside of modules, and in what "
+                "module.compile() or torch.compile of a function has compiled, is not watched"
             )
         ran = f"watched {counted(len(range(0, self.n_passes, self.every)), 'pass')} of {self.n_passes:,}"
         return f"{ran}, and saw no attention{': ' * bool(self.notices)}{next(iter(self.notices), '')}"

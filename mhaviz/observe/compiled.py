@@ -46,9 +46,13 @@ def _uncompiled() -> Iterator[None]:
         yield
 
 
+def hooks_unmentioned() -> AbstractContextManager[None]:
+    """Leave out PyTorch's warning that compiled code ignores global hooks, until the last recording ends."""
+    return held_once("hooks", _unmentioned)
+
+
 @contextmanager
-def hooks_unmentioned() -> Iterator[None]:
-    """Leave out PyTorch's warning that compiled code ignores global hooks."""
+def _unmentioned() -> Iterator[None]:
     warnings.filterwarnings("ignore", _OF_HOOKS)
     ours = warnings.filters[0]
     try:
