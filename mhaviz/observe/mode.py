@@ -19,6 +19,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, counted, parameter
@@ -158,6 +159,15 @@ class Observer:
                 yield
             finally:
                 self._modules.end(module)
+
+    @contextmanager
+    def keeping_hooks(self, hooks: list[RemovableHandle] | None) -> Iterator[None]:
+        """Put the hooks of an observation that ends in the block into a list, and do not remove them; None: do so."""
+        self._modules.kept_hooks = hooks
+        try:
+            yield
+        finally:
+            self._modules.kept_hooks = None
 
     def _begin(self) -> None:
         with ExitStack() as stack:

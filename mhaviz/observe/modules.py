@@ -16,6 +16,7 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from mhaviz.observe.marks import Marks
 
@@ -79,6 +80,10 @@ class RunningModules:
             module.
         on_input: called with each tensor that an outermost module is called with.
         on_begin: called with each module that begins, and with the arguments that it is called with by position.
+
+    Attributes:
+        kept_hooks: where hooks are put in place of being removed, while PyTorch goes through all of them; None: they
+            are removed.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class RunningModules:
         on_begin: Callable[[nn.Module, Sequence[Any]], None] = lambda module, args: None,
     ) -> None:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
+        self.kept_hooks: list[RemovableHandle] | None = None
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names = Marks[_Names]()
@@ -105,8 +111,11 @@ class RunningModules:
         try:
             yield
         finally:
-            for hook in hooks:
-                hook.remove()
+            if self.kept_hooks is not None:
+                self.kept_hooks += hooks
+            else:
+                for hook in hooks:
+                    hook.remove()
 
     def is_running(self) -> bool:
         """Return whether any module runs in this thread."""

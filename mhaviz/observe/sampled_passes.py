@@ -58,6 +58,7 @@ class _Sample:
         module: the outermost module.
         number: number of its pass.
         is_training: whether it was in training mode.
+        hook: tells its end.
         stack: ends the observation.
         depth: calls of the module within itself.
     """
@@ -65,6 +66,7 @@ class _Sample:
     module: nn.Module
     number: int
     is_training: bool
+    hook: RemovableHandle | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     depth: int = 0
 
@@ -109,7 +111,7 @@ class SampledPasses:
         self._passes, self._local = Marks[_Passes](), threading.local()
         self._listening: RemovableHandle | None = None
         self._steps_without_pass = self._found_at = self.n_passes = 0
-        self._hook = _Hook(self._begins)
+        self._hook, self._kept_hooks = _Hook(self._begins), list[RemovableHandle]()
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -118,7 +120,7 @@ class SampledPasses:
             stack.enter_context(hooks_unmentioned())
             stack.callback(register_optimizer_step_post_hook(self._stepped).remove)
             stack.callback(self._end)
-            self._listen()
+            self._listen(self.n_passes)
             for module in self._passes.objects():  # of which it was known before that their calls are passes
                 self._count(module, self._passes.get(module) or _Passes())
             yield
@@ -137,9 +139,10 @@ class SampledPasses:
         """The pass that is observed in this thread; None: none is."""
         return getattr(self._local, "sample", None)
 
-    def _listen(self) -> None:
+    def _listen(self, number: int) -> None:
+        """Look for modules whose calls are passes, and number these from here on."""
         if self._listening is None:
-            self._found_at = self.n_passes
+            self._found_at = number
             self._listening = register_module_forward_pre_hook(_Hook(self._hears))
 
     def _stop_listening(self) -> None:
@@ -151,7 +154,7 @@ class SampledPasses:
         """Note a step of an optimizer: the model that it trains may be another than those that are counted."""
         self._steps_without_pass += 1
         if self._steps_without_pass > _STEPS and self._model is None:
-            self._listen()
+            self._listen(self.n_passes)
 
     def _hears(self, module: nn.Module, args: Sequence[Any], frame: FrameType) -> None:
         passes = self._passes.get(module)
@@ -182,10 +185,9 @@ class SampledPasses:
         self._steps_without_pass = 0
         number, passes.number = passes.number, passes.number + 1
         self.n_passes = max(self.n_passes, passes.number)
-        is_sampled = number % self._every == 0
-        if is_sampled:
+        if number % self._every == 0:
             if passes.has_attention:
-                self._listen()
+                self._listen(number)
             self._begin(_Sample(module, number, module.training), args, values_by_name(frame))
         elif passes.has_attention and passes.hook is not None:
             self._stop_listening()
@@ -219,14 +221,13 @@ class SampledPasses:
 
     def _begin(self, sample: _Sample, args: Sequence[Any], by_name: Sequence[Any]) -> None:
         try:
-            hook = register_module_forward_hook(self._ends, always_call=True)
-            sample.stack.callback(hook.remove)
+            sample.hook = register_module_forward_hook(self._ends, always_call=True)
             sample.stack.enter_context(self._observer.watching_pass(sample.module, args, by_name))
         except Exception as error:
-            sample.stack.close()
             self._observer.log.miss(f"pass {sample.number}: not observed, {one_line(error)}")
-            return
-        self._local.sample = sample
+            self._close(sample)
+        else:
+            self._local.sample = sample
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         sample = self.sample
@@ -235,7 +236,8 @@ class SampledPasses:
         if sample.depth:
             sample.depth -= 1
             return
-        self._leave()
+        # Without an output, the module may have raised an error: PyTorch then goes through all hooks as they are.
+        self._leave(keeps_hooks=output is None)
         try:
             has_attention = self._on_end(sample.number, sample.is_training)
         except Exception as error:
@@ -245,8 +247,23 @@ class SampledPasses:
             if passes is not None:
                 passes.has_attention |= has_attention
 
-    def _leave(self) -> None:
-        """End the observation in this thread. A pass that Ctrl-C has ended is observed until then."""
+    def _leave(self, keeps_hooks: bool = False) -> None:
+        """End the observation in this thread. A pass that Ctrl-C has ended is observed until then.
+
+        ``keeps_hooks``: hooks of all modules must stay until later.
+        """
+        if not keeps_hooks:
+            for hook in self._kept_hooks:
+                hook.remove()
+            self._kept_hooks.clear()
         if (sample := self.sample) is not None:
             self._local.sample = None
+            self._close(sample, keeps_hooks)
+
+    def _close(self, sample: _Sample, keeps_hooks: bool = False) -> None:
+        with self._observer.keeping_hooks(self._kept_hooks if keeps_hooks else None):
             sample.stack.close()
+        if sample.hook is not None and keeps_hooks:
+            self._kept_hooks.append(sample.hook)
+        elif sample.hook is not None:
+            sample.hook.remove()
