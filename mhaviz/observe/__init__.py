@@ -13,6 +13,8 @@ each axis comes from, ``descent`` of which tensors are fixed. From these, ``orde
 keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass, and
 ``log`` keeps what is not drawn.
 
+``sampled_passes`` observes every Nth forward pass alone, for trainings that are watched.
+
 For a wrong name of a token, read ``tracing``, the rule of the function in ``region_moves`` or ``region_sums``, and
 ``places``. For a wrong axis of heads, read the rule in ``axis_rules``, and ``order``.
 

@@ -1,7 +1,11 @@
 """``mhaviz.Watch``: numbers of heads over a training, and the pass in which one collapses."""
 
 import json
+import runpy
+import sys
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -281,3 +285,62 @@ def test_a_watch_of_every_pass_by_a_training_of_transformers(tmp_path):
     )
     assert said == ["logging: RuntimeError: no disk; the training goes on"]
     assert not trainer.model._forward_pre_hooks
+
+
+class Logger:
+    """A logger of Lightning that is given numbers and pictures, or fails."""
+
+    def __init__(self, error=None, **experiment):
+        self.error, self.metrics, self.experiment = error, [], SimpleNamespace(**experiment)
+
+    def log_metrics(self, metrics, step):
+        if self.error:
+            raise self.error
+        self.metrics.append((step, metrics))
+
+
+def test_a_training_by_lightning_gives_its_loggers_numbers_and_pictures(model, monkeypatch):
+    """As the callback is called by it, with loggers of which one fails."""
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", SimpleNamespace(Callback=object))
+    monkeypatch.delitem(sys.modules, "mhaviz.callbacks.for_lightning", raising=False)
+    from mhaviz.callbacks import LightningWatch
+
+    said, figures, images = [], [], []
+    loggers = [
+        Logger(OSError("disk full")),
+        Logger(add_figure=lambda tag, figure, global_step: figures.append((tag, figure, global_step))),
+        Logger(),
+    ]
+    loggers[2].log_image = lambda key, images_, step: images.append((key, images_[0].size, step))
+    trainer = SimpleNamespace(loggers=loggers, global_step=0, is_global_zero=True)
+    watch = LightningWatch(every=2, on_notice=said.append)
+    watch.on_train_start(trainer, nn.Identity())
+    for trainer.global_step in range(1, 24):
+        model(text())
+        watch.on_train_batch_end(trainer, nn.Identity(), None, None, 0)
+    watch.on_train_end(trainer, nn.Identity())
+    assert [step for step, _ in loggers[1].metrics] == list(range(1, 24, 2))
+    assert loggers[1].metrics == loggers[2].metrics
+    assert [(tag, step) for tag, _, step in figures] == [("attention/health", 19), ("attention/health", 23)]
+    assert [one[0] for one in images] == ["attention/health"] * 2
+    assert min(images[0][1]) > 500
+    assert said == ["logging: OSError: disk full; the training goes on"]
+    assert watch.health.layers[0].module == "blocks.0"
+    assert not model._forward_pre_hooks
+
+
+@pytest.mark.slow  # 10 s
+@pytest.mark.parametrize(("sample", "collapses"), [("diverge", True), ("reverse", False)])
+def test_heads_collapse_in_a_training_that_diverges_and_not_where_they_become_sharp(sample, collapses, capsys):
+    """In the first all heads of the first layer do, in the second entropy falls to a fiftieth of that of uniform."""
+    path = Path(__file__).parent.parent.parent / "samples" / f"{sample}.py"
+    threads = torch.get_num_threads()
+    try:
+        with mhaviz.Watch(every=10, on_notice=lambda line: None) as watch:
+            runpy.run_path(str(path), run_name="__main__")
+    finally:
+        torch.set_num_threads(threads)
+    health = watch.health
+    signs = {(one.layer, one.head) for one in health.collapses if one.sign == "entropy"}
+    assert signs >= {(0, head) for head in range(4)} if collapses else not health.collapses
+    assert (health.layers[0].entropy[-1] / health.layers[0].uniform[-1]).min() < 0.03

@@ -89,7 +89,14 @@ OF_FILES = [
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
     ("record program.py", lambda: recorded()),
     ("record --show heads program.py", lambda: recorded(statistics=True)),
+    ("record --watch 1 program.py", lambda: watched()),
 ]
+
+
+def watched():
+    with package.Watch(every=1, program="program.py") as watch:
+        runpy.run_path("program.py", run_name="__main__")
+    return watch.health
 
 
 def recorded(**how):
