@@ -133,7 +133,8 @@ def health_page(health: Health) -> Page:
 
 def collapse_lines(new: Sequence[Collapse], number: int, of_several_kinds: bool) -> Iterator[str]:
     """Iterate over lines that say what has been found in a pass, "pass 400: L1 H3 has collapsed since pass 350: entropy
-    0.02 of 3.2 nats (2.1 at pass 0)", or of many heads "pass 400: 12 heads have collapsed: L0 H0, L0 H1, L0 H2, …".
+    0.02 of 3.2 nats (2.1 at pass 0)", or of many heads "pass 400: 12 heads have collapsed since pass 350: L0 H0, L0 H1,
+    L0 H2, …".
 
     Args:
         new: what has been found.
@@ -143,12 +144,17 @@ def collapse_lines(new: Sequence[Collapse], number: int, of_several_kinds: bool)
     for sign, (of_one, of_many, *_) in _SIGNS.items():
         heads = {_name(one, of_several_kinds): one for one in new if one.sign == sign}
         if len(heads) > _MOST_SAID:
+            first = min(one.pass_number for one in heads.values())
             names = ", ".join([*heads][: _MOST_SAID - 1])
-            yield f"pass {number:,}: {of_many.format(f'{len(heads):,} heads')}: {names}, …"
+            yield f"pass {number:,}: {of_many.format(f'{len(heads):,} heads')}{_since(first, number)}: {names}, …"
             continue
         for name, one in heads.items():
-            since = f" since pass {one.pass_number:,}" * (one.pass_number != number)
+            since = _since(one.pass_number, number)
             yield f"pass {number:,}: {of_one.format(name)}{since}: {_sign_text(one)}"
+
+
+def _since(first: int, number: int) -> str:
+    return f" since pass {first:,}" * (first != number)
 
 
 def _name(one: Collapse, of_several_kinds: bool) -> str:
@@ -180,7 +186,7 @@ def _answer(health: Health, n_heads: int) -> str:
     first = _first(health)
     alike = [one for one in health.collapses if one.sign == first.sign]
     at_once = [_name(one, len(health.kinds) > 1) for one in alike if one.pass_number == first.pass_number]
-    names = at_once if len(at_once) <= _MOST_SAID else [f"{len(at_once):,} heads"]
+    names = at_once if len(at_once) <= _MOST_SAID else [f"{len(at_once):,} of {n_heads:,} heads"]
     who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     what = f"{_SIGNS[first.sign][2 + (len(at_once) > 1)].format(who)} at pass {first.pass_number:,}"
     if len(alike) > len(at_once):

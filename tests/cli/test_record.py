@@ -1,5 +1,6 @@
 """mhaviz record as a user types it, with programs of a few lines."""
 
+import io
 import json
 import os
 import signal
@@ -509,3 +510,20 @@ def test_what_does_not_go_with_a_watch_is_refused_before_the_program_runs(record
     assert message in result.err
     assert result.err.count("\n") == 1
     assert "ran" not in result.out
+
+
+def test_a_terminal_is_told_now_and_then_how_the_heads_are(record, monkeypatch):
+    from mhaviz.cli.commands import record as command
+
+    monkeypatch.setattr(command, "_BETWEEN_LINES", 0.0)
+    assert "least entropy" not in record(DIVERGES, "--watch", "10", "--quiet").err
+    monkeypatch.setattr(command.sys, "stderr", Terminal())
+    record(DIVERGES, "--watch", "10")
+    told = [line for line in command.sys.stderr.getvalue().splitlines() if "least entropy" in line]
+    assert [line.split(":")[1] for line in told] == [" pass 0", " pass 10", " pass 20"]
+    assert told[0].endswith(", heads that have collapsed 0")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True

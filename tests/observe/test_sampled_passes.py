@@ -156,6 +156,7 @@ def test_a_layer_of_pytorch_keeps_its_fast_path():
         alone = layer(X)
         with mhaviz.Watch(layer, every=3) as watch:
             found = [layer(X) for _ in range(5)]
+            assert not layer._forward_pre_hooks
     assert all(torch.equal(alone, x) for x in found)
     assert passes_of(watch) == {"self_attn": [0, 3]}
 

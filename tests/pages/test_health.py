@@ -87,6 +87,6 @@ def test_heads_of_several_kinds_have_their_kind_in_their_names():
 
 def test_many_heads_that_collapse_at_once_are_one_line():
     lines = list(collapse_lines([collapse(head) for head in range(12)], 100, of_several_kinds=False))
-    assert lines == ["pass 100: 12 heads have collapsed: L0 H0, L0 H1, L0 H2, …"]
+    assert lines == ["pass 100: 12 heads have collapsed since pass 50: L0 H0, L0 H1, L0 H2, …"]
     (line,) = collapse_lines([collapse(3)], 100, of_several_kinds=True)
     assert line == "pass 100: self L0 H3 has collapsed since pass 50: entropy 0.01 of 2 nats (1.5 at pass 0)"

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from mhaviz.views.style import Style
 
 _BETWEEN_LINES = 10.0  # seconds between lines on a program that is watched
+_WORST = {
+    "attention/largest_score/highest": "largest score",
+    "attention/entropy/lowest": "least entropy of a head",
+    "attention/one_hot/highest": "most one-hot rows of a head",
+    "attention/collapsed_heads": "heads that have collapsed",
+}
+"""What such a line says of a sample, by the names of its scalars."""
+
 _MOST_HEADS = 16  # rows of the table of --show heads
 _MOST_TOKENS = 2**31  # so that maps are kept whole, as far as memory allows, to be summed by span
 
@@ -199,9 +207,8 @@ def _watching(every: int, module: list[str] | None, name: str, delivery: Deliver
         nonlocal said
         if time.monotonic() - said >= _BETWEEN_LINES:
             said = time.monotonic()
-            shown = (f"{name.partition('/')[2].replace('/', ' ')} {value:.3g}" for name, value in scalars.items())
-            of_heads = ", ".join(shown).replace("_", " ")
-            delivery.tell(f"pass {number:,}: {of_heads}")
+            worst = (f"{text} {scalars[name]:.3g}" for name, text in _WORST.items() if name in scalars)
+            delivery.tell(f"pass {number:,}: {', '.join(worst)}")
 
     on_terminal = on_sample if sys.stderr.isatty() and not delivery.quiet else None
     return Watch(every=every, module=module, on_sample=on_terminal, on_notice=delivery.tell, program=name)
