@@ -59,8 +59,8 @@ class Watch(ContextDecorator):
 
     Of every Nth forward pass, it keeps for each head the largest score before the softmax, the entropy of the weights,
     the share of examples in which the first key is a sink, and the share of rows that are one-hot; see ``LayerHealth``.
-    The passes between them run as without it, but for one hook, which takes about a microsecond for each module. Only
-    numbers are kept, 40 bytes for each head and sample.
+    The passes between them run as without it, but for one hook of the module whose calls they are. Only numbers are
+    kept, 40 bytes for each head and sample.
 
     A pass is a call of the model: in training and in evaluation, each of several in a step of the optimizer, and each
     token that a decoder writes. Without a model, it is a call of an outermost module of the program, of which each has
