@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mhaviz.api.studies import matrices as matrices
     from mhaviz.api.studies import sinusoids as sinusoids
     from mhaviz.api.studies import trace_shapes as trace_shapes
+    from mhaviz.api.watching import Watch as Watch
     from mhaviz.attention.map import attention_map as attention_map
     from mhaviz.corpus.corpus import Corpus as Corpus
     from mhaviz.errors import ArgumentError as ArgumentError
@@ -59,6 +60,7 @@ _NAMES = {
     "api.saved_maps": "diff read",
     "api.studies": "ablate attend budget compare_scaling embeddings explain head_pairs head_spans head_statistics "
     "masks matrices sinusoids trace_shapes",
+    "api.watching": "Watch",
     "attention.map": "attention_map",
     "corpus.corpus": "Corpus",
     "errors": "ArgumentError MhavizError",

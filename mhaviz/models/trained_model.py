@@ -34,7 +34,7 @@ from mhaviz.limits import require_comparable
 from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
@@ -184,7 +184,7 @@ class TrainedModel(Model):
     def graded(self, text: Text, target: Target) -> GradedRun:
         """See ``Model.graded``."""
         sites, numbers = self.all_sites, count()
-        watch = Watch(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
+        watch = Observer(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
         with torch.inference_mode(False), torch.enable_grad():
             with watch.watching():
                 output = self._decoded(text)

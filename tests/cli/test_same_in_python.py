@@ -93,7 +93,14 @@ OF_FILES = [
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
     ("record program.py", lambda: recorded()),
     ("record --show heads program.py", lambda: recorded(statistics=True)),
+    ("record --watch 2 train.py", lambda: watched()),
 ]
+
+
+def watched():
+    with package.Watch(every=2, program="train.py") as watch:
+        runpy.run_path("train.py")
+    return watch.health
 
 
 def recorded(**how):
@@ -118,6 +125,10 @@ def files(mhaviz, model_folder, tmp_path, monkeypatch):
     Path("program.py").write_text(
         "import torch\ntorch.manual_seed(0)\nq = torch.randn(1, 2, 4, 8)\n"
         "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
+    )
+    Path("train.py").write_text(
+        "import torch\ntorch.manual_seed(0)\nattend = torch.nn.MultiheadAttention(8, 2, batch_first=True)\n"
+        "for _ in range(5):\n    attend(*[torch.randn(2, 4, 8)] * 3)\n"
     )
 
 

@@ -13,6 +13,7 @@ from mhaviz.files.writing import write_whole
 FILES = (
     "bottles.txt",
     "denoise.py",
+    "diverge.py",
     "documents.json",
     "documents.txt",
     "induction.py",
