@@ -31,10 +31,8 @@ from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Decoded, Translator
 from mhaviz.limits import require_comparable
-from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.observe.mode import Observer
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
@@ -183,12 +181,16 @@ class TrainedModel(Model):
 
     def graded(self, text: Text, target: Target) -> GradedRun:
         """See ``Model.graded``."""
+        from mhaviz.models.graded_run import graded_run, hold_site  # a tenth of a second, which maps need not wait for
+        from mhaviz.observe.mode import Observer
+
         sites, numbers = self.all_sites, count()
-        watch = Observer(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
+        name = "the trained model"
+        observer = Observer(lambda observed: hold_site(name, sites[next(numbers)], observed), self._model)
         with torch.inference_mode(False), torch.enable_grad():
-            with watch.watching():
+            with observer.watching():
                 output = self._decoded(text)
-            return graded_run("the trained model", sites, target, output, text)
+            return graded_run(name, sites, target, output, text)
 
     def score(self, text: Text, target: Target) -> Score:
         """See ``Model.score``."""

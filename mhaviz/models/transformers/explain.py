@@ -58,10 +58,11 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
     if is_masked:
         return _target_of_token(texts, why, text, lambda text: len(text.source) - 1)
     mask = id_of(loaded.tokenizer, "mask_token_id")
-    if mask is None or text.source.ids.count(mask) != 1:
+    there = text.source.ids.count(mask) if mask is not None else 0
+    if mask is None or there != 1:
+        name = "mask token" if mask is None else _token_name(loaded)(mask).strip()
         raise ArgumentError(
-            f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one "
-            f"{loaded.tokenizer.mask_token or 'mask token'} in the text, got {text.source.ids.count(mask or -1)}"
+            f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one {name} in the text, got {there}"
         )
     return _target_of_token(texts, why, text, lambda text: text.source.ids.index(mask))
 
