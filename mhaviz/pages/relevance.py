@@ -13,7 +13,7 @@ from mhaviz.pages.blocks import Block, Column, Page, Shaded, Table, Text, Word
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
-from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
+from mhaviz.pages.registry import HEAD_SUFFIXES, shown
 from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, WordRelevance
 
 _NAME = 24  # most cells of a word
@@ -26,7 +26,7 @@ _LEAST_ASIDE = 0.005  # least share of a special token that is listed
 _MOST_ASIDE = 4  # most special tokens that are listed
 
 
-@shown(Relevance, ABLATION_SUFFIXES)
+@shown(Relevance, HEAD_SUFFIXES)
 def relevance_page(relevance: Relevance) -> Page:
     """Return the page: the title says what estimate and removal say together."""
     text = relevance.text

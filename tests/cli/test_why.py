@@ -85,7 +85,7 @@ def test_maps_of_heads_have_both_signs(heatmap, folder, mhaviz):
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--verify"], 2, "leave out --verify"),
         (["--model", "classifier", "the cat", "--why", "top", "--removal", "all", "--layer", "0"], 2, "is for words"),
         (["--model", "classifier", "the cat", "--removal", "all"], 2, "add --why"),
-        (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "-o", "x.html"], 2, "cannot tell the format"),
+        (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "-o", "x.npz"], 2, "cannot tell the format"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--show", "norms"], 2, "--why"),
     ],
 )

@@ -31,7 +31,7 @@ from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_f
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.given import Given
-from mhaviz.pages.registry import ABLATION_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES
+from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -131,13 +131,12 @@ def heatmap(
     Output: a {MAP_SUFFIXES} file.
     """
     explains = why is not None
-    suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     if removal is not None and not explains:
         raise ArgumentError("--removal says which words are removed to explain a prediction; add --why")
     if explains and show != "weights":
         raise ArgumentError("--why shows relevance; leave out --show")
-    if explains and layer is None and head is None:
-        suffixes = ABLATION_SUFFIXES
+    has_words = explains and layer is None and head is None
+    suffixes: tuple[str, ...] = HEAD_SUFFIXES if has_words else MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     images = image or []
     given = given_to(
         model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole, images=images
