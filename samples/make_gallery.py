@@ -58,7 +58,7 @@ def needed(command: str) -> Iterator[str]:
     """The commands of the tour that make the models that a command names."""
     for block in blocks():
         for line in block:
-            made = re.search(r"^ln -s .* (\w+)$|^python samples/induction.py (\w+)$", line)
+            made = re.search(r"^ln -s .* (\w+)$|^python samples/(?:induction|sentiment).py (\w+)$", line)
             if made and f"--model {made[1] or made[2]} " in command:
                 yield line
 

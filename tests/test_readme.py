@@ -17,6 +17,7 @@ from pathlib import Path
 
 import induction
 import pytest
+import sentiment
 from make_gallery import FACES, SCREENS, blocks, pictures, programs, status_of
 from test_held import COMMANDS, MEASURED, without_pictures
 from test_recipes import RECIPES
@@ -98,6 +99,9 @@ def python(request, monkeypatch):
         if words[0] == "-c":
             monkeypatch.setattr(sys, "stdin", io.StringIO(stdin.decode()))
             exec(compile(words[1], "a command", "exec"), {})
+        elif "sentiment" in words[0]:  # what it has learnt is tested with the slow tests
+            monkeypatch.setattr(sentiment, "STEPS", 2)
+            sentiment.save_classifier(Path(words[1]))
         else:  # the model that it trains is the one that other tests have trained
             trained, _ = request.getfixturevalue("induction_model")
             monkeypatch.setattr(induction, "train", lambda: trained)
@@ -114,7 +118,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(scaling.sweep_scaling, draws=2))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for command in commands if LINK in commands else [LINK, *commands]:
-        if command.startswith(("python -c ", "python samples/induction.py ")):
+        if command.startswith(("python -c ", "python samples/induction.py ", "python samples/sentiment.py ")):
             python(*shlex.split(command)[1:])
             continue
         if command.startswith("pip install "):

@@ -24,6 +24,7 @@ FILES = (
     "questions.jsonl",
     "reverse.py",
     "scripts.txt",
+    "sentiment.py",
     "text.txt",
     "words.txt",
 )
