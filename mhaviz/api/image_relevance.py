@@ -12,7 +12,7 @@ from torch import Tensor
 from mhaviz.api.image_attention import UNPLACED, placed_in_photos, read_images
 from mhaviz.api.recording import record
 from mhaviz.attention.model import Model
-from mhaviz.attention.targets import Target, Why, require_finite
+from mhaviz.attention.targets import Score, Target, Why
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.inputs.given import Given
 from mhaviz.inputs.patches import PatchGrid
@@ -78,14 +78,14 @@ def image_relevance(
     falls, without = side.falls.copy(), [*side.without]
     for done, place in enumerate(candidates):
         on_progress((1 + done) / (2 + len(candidates)), "removing patches")
-        score, without[place] = removing.score([place])
-        falls[place] = found.y - score
+        score = removing.score([place])
+        falls[place], without[place] = found.y - score.y, score.chosen
     strongest = side.ranked[:MOST_REMOVED]
     together = None
     if len(strongest) > 1:
         on_progress(1 - 1 / (2 + len(candidates)), "removing patches together")
-        score, choice = removing.score(strongest)
-        together = Together(len(strongest), found.y - score, choice)
+        score = removing.score(strongest)
+        together = Together(len(strongest), found.y - score.y, score.chosen)
     unknown = set[int]()
     words = placed_in_photos(side.words, seen, 0, unknown)
     if unknown and on_notice is not None:
@@ -116,10 +116,8 @@ def _explained(
         with record(reader.loaded.model, size=_SIZE, on_notice=on_notice) as recording:
             output = reader.run(seen, with_graph=True)
         target = target_of_image(reader.loaded, why, lambda: output)
-        y = target.value(output, _NO_TEXT)
-        chosen = "" if target.chosen is None else target.chosen(output, _NO_TEXT)
-        require_finite(float(y.detach()))
-        return target, recording.relevance(y, target.explained.choice), chosen
+        chosen = target.score(output, _NO_TEXT).chosen
+        return target, recording.relevance(target.value(output, _NO_TEXT), target.explained.choice), chosen
 
 
 @contextmanager
@@ -178,8 +176,8 @@ class _Removing:
     pixels: Tensor
     colour: float | Tensor
 
-    def score(self, places: Sequence[int]) -> tuple[float, str]:
-        """Return the target without the patches that are tokens at these places, and what the model then chooses."""
+    def score(self, places: Sequence[int]) -> Score:
+        """Return what comes of the target without the patches that are tokens at these places."""
         from mhaviz.models.transformers.images import PIXELS
 
         pixels = self.pixels.clone()
@@ -188,8 +186,7 @@ class _Removing:
             pixels[:, :, rows, columns] = self.colour
         with torch.no_grad():
             output = self.reader.run(replace(self.seen, fields={**self.seen.fields, PIXELS: pixels}))
-            y = require_finite(float(self.target.value(output, _NO_TEXT)))
-            return y, "" if self.target.chosen is None else self.target.chosen(output, _NO_TEXT)
+            return self.target.score(output, _NO_TEXT)
 
     def _pixels_at(self, place: int) -> tuple[slice, slice]:
         """Return the rows and columns of the pixels of a patch."""

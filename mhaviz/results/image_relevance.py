@@ -1,5 +1,6 @@
 """Relevance of the patches of an image for a prediction, beside what removing a patch does to it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -49,19 +50,17 @@ class ImageRelevance(Relevance):
             "grid": view.grid,
             "box": view.box,
             "removed_is": self.blank,
-            "patches": self.rows(),
+            "patches": [*self.rows()],
             "special": [{"token": token["word"], "relevance": token["relevance"]} for token in special],
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the patches as rows of a table."""
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the patches as rows of a table; see ``RowsResult``."""
         side, (grid,) = self.text, self.text.words.images
-        return [
-            {"row": i // grid.columns, "column": i % grid.columns, "relevance": float(side.relevance[place])}
-            | {"fall": float(side.falls[place])}
-            | ({"without": side.without[place]} if side.without[place] else {})
-            for i, place in enumerate(grid.places)
-        ]
+        for i, place in enumerate(grid.places):
+            row, column = divmod(i, grid.columns)
+            numbers = {"relevance": float(side.relevance[place]), "fall": float(side.falls[place])}
+            yield {"row": row, "column": column, **numbers, "without": side.without[place]}
 
 
 def relevance_over(source: Source, side: WordRelevance, photo: object) -> ImageAttention:

@@ -13,17 +13,21 @@ from mhaviz.files.writing import write_whole
 FILES = (
     "bottles.txt",
     "denoise.py",
+    "diverge.py",
     "documents.json",
     "documents.txt",
     "induction.py",
     "my_attention.py",
+    "paint.py",
     "pairs.tsv",
     "pronouns.tsv",
     "questions.jsonl",
     "reverse.py",
     "scripts.txt",
+    "sentiment.py",
     "signs.py",
     "text.txt",
+    "words.txt",
 )
 
 
