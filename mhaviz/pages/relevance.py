@@ -20,7 +20,7 @@ from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, Togethe
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
-_LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
+LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
 _MUCH = 0.5  # share of the largest relevance, or of the largest fall, from which a word is as good as the first
 _LISTED = 10  # most words in the table
 _LEAST_ASIDE = 0.005  # least share of a special token that is listed
@@ -83,7 +83,7 @@ def _said(relevance: Relevance) -> str:
         which = f"any of the {removed} removed" if len(text.removed) > 1 else _named(text, best)
         stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
         return f"removal contradicts the estimate: {stays}"
-    if not changed and falls[best] < _LITTLE * abs(relevance.y):
+    if not changed and falls[best] < LITTLE * abs(relevance.y):
         most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
         return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
     is_alike = text.relevance[best] >= _MUCH * text.relevance[first] or falls[first] >= _MUCH * falls[best]
@@ -108,7 +108,7 @@ def _said_together(relevance: Relevance, together: Together, best: int) -> str:
     """
     they, little, most = (
         f"the {together.count} strongest together",
-        _LITTLE * abs(relevance.y),
+        LITTLE * abs(relevance.y),
         relevance.text.falls[best],
     )
     falls = f"without them {_goes(relevance, relevance.y - together.fall)}"
@@ -237,7 +237,10 @@ def removal_table(relevance: Relevance) -> Table:
         Column("relevance", percent),
         Column("", bar=12, align="left"),
     ]
-    rows: list[tuple[object, ...]] = [(_named(text, j), float(shares[j]), float(shares[j]) / most) for j in words]
+    names = [quoted(text.words.texts[j], _NAME) if text.words.images else _named(text, j) for j in words]
+    rows: list[tuple[object, ...]] = [
+        (name, float(shares[j]), float(shares[j]) / most) for name, j in zip(names, words, strict=True)
+    ]
     if text.removed:
         columns.append(Column("y falls by", partial(_number, relevance)))
         rows = [(*row, float(text.falls[j])) for row, j in zip(rows, words, strict=True)]

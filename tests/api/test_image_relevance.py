@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from seeing import OF_TEXT, SIZES, SQUARE, cut, in_silence, photo_of, save, stretched
 
 import mhaviz
+from mhaviz.api import image_relevance
 from mhaviz.errors import ArgumentError, MhavizError
 
 LABELS = {0: "dog", 1: "cat", 2: "bird"}
@@ -129,6 +132,17 @@ def test_falls_are_those_of_blanked_pixels(colour, tmp_path):
     assert (found.together.count, found.together.without) == (5, LABELS[int(logits.argmax())])
 
 
+@given(st.integers(1, 40), st.integers(1, 16), st.integers(0, 5), st.integers(0, 5))
+def test_pixels_of_patches_are_parts_of_their_view(count, side, before, after):
+    cells = [image_relevance._slice(i, count, before, before + count * side) for i in range(count)]
+    assert [(one.start, one.stop) for one in cells] == [
+        (before + i * side, before + (i + 1) * side) for i in range(count)
+    ]
+    uneven = [image_relevance._slice(i, count, before, before + count * side + after) for i in range(count)]
+    assert [one.stop for one in uneven[:-1]] == [one.start for one in uneven[1:]]
+    assert (uneven[0].start, uneven[-1].stop) == (before, before + count * side + after)
+
+
 def test_the_strongest_five_are_removed(vit):
     found = vit.attend(image=photo_of(), show="relevance")
     assert found.explained.is_top
@@ -160,7 +174,7 @@ def test_parameters_keep_their_gradients(vit):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("asked", "message"),
     [
         ({"why": "label=fish"}, r"no label 'fish'; it has 'dog', 'cat', 'bird'"),
         ({"why": "cat"}, "expected label=NAME, as the model is a classifier"),
@@ -171,9 +185,9 @@ def test_parameters_keep_their_gradients(vit):
         ({"why": lambda output: output.logits}, "expected a scalar from 'y', got a tensor of shape"),
     ],
 )
-def test_what_cannot_be_explained_is_refused(vit, given, message):
+def test_what_cannot_be_explained_is_refused(vit, asked, message):
     with pytest.raises(ArgumentError, match=message):
-        vit.attend(**{"image": photo_of(), "show": "relevance"} | given)
+        vit.attend(**{"image": photo_of(), "show": "relevance"} | asked)
 
 
 def test_a_model_without_a_head_is_refused(tmp_path):

@@ -12,6 +12,7 @@ from PIL import Image
 from mhaviz.inputs.patches import PatchGrid
 from mhaviz.inputs.tokens import Tokens, patch_names
 from mhaviz.pages.blocks import Table
+from mhaviz.pages.overlays import Overlays
 from mhaviz.pages.registry import page_of
 from mhaviz.pages.relevance import title_text
 from mhaviz.results.image_relevance import ImageRelevance, relevance_over
@@ -152,6 +153,14 @@ def test_the_photo_is_lit_where_half_of_the_relevance_is():
     assert lit.tolist() == [[False] * 4, [False, False, True, False], [False] * 4, [False] * 4]
 
 
+def test_the_patch_with_the_largest_fall_has_a_frame_unless_it_is_small():
+    for falls, query in (((0.1, 0, 3.0, 0, 0), (3, 2)), ((0.1, 0, 0.2, 0, 0), None), ((-1,) * 5, None)):
+        page = page_of(of(PEAKED, falls))
+        (block,) = (block for block in page.blocks if isinstance(block, Overlays))
+        assert block.heads[0].pictures[0].query == query
+        assert ("cyan: the largest fall" in block.marks) == (query is not None)
+
+
 def test_the_class_token_sets_no_scale_and_is_listed():
     found = of(PEAKED, (5, 0, 0, 0, 0))
     assert found.over.maps[0].times_uniform(0)[0][1, 2] == pytest.approx(40 / np.mean(PEAKED))
@@ -164,7 +173,7 @@ def test_the_table_lists_what_was_removed():
     assert [column.heading for column in table.columns] == ["patch", "relevance", "", "y falls by", "it then predicts"]
     rows = list(table.texts())
     assert [row[0] for row in rows] == [
-        *(f"patch {name}" for name in ("1,2", "1,3", "3,2", "3,3", "0,0")),
+        *("1,2", "1,3", "3,2", "3,3", "0,0"),
         "first 5 together",
     ]
     assert [row[-1] for row in rows] == ["dog", *["cat"] * 4, "bird"]
