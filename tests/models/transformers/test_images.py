@@ -9,10 +9,11 @@ import transformers as hf
 from seeing import SEEING, SQUARE, in_silence, of_language, photo_of, save
 
 import mhaviz
-from mhaviz.api.image_attention import _placed
+from mhaviz.api.image_attention import placed_in_photos
 from mhaviz.errors import ArgumentError, MhavizError, ProgramError
 from mhaviz.inputs.patches import WHOLE, PatchGrid
 from mhaviz.inputs.tokens import Tokens
+from mhaviz.models.transformers.images import SeenImages
 
 ALONE = [name for name in SEEING if name not in ("clip", "llava")]
 
@@ -246,8 +247,8 @@ def test_tiles_are_parts_of_the_photo_and_have_their_own_maps():
     halves = (WHOLE, (0, 0, 1, 0.5), (0, 0.5, 1, 1))
     tower = Tokens(("a", "b"), images=(PatchGrid(1, 1, (1,)),))
     for example, half in enumerate(halves):
-        placed = _placed(tower, (halves,), None, example, unknown := set())
+        placed = placed_in_photos(tower, SeenImages({}, None, (halves,)), example, unknown := set())
         assert (placed.images[0].box, unknown) == (half, set())
     words = Tokens(("a", "b", "c"), images=(PatchGrid(1, 2, (1, 2)),))  # which no tile is
-    assert _placed(words, (halves,), words, 0, unknown) == words
+    assert placed_in_photos(words, SeenImages({}, words, (halves,)), 0, unknown) == words
     assert unknown == {0}
