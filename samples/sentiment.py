@@ -1,7 +1,7 @@
 """Train a small classifier of film reviews, and save it as a checkpoint: python samples/sentiment.py FOLDER
 
-In half a minute it learns whether a review of one to three clauses, such as "the plot was dull and the cast was not very
-funny", is POSITIVE or NEGATIVE. "not" reverses the word after it, and clauses without an opinion tell nothing.
+In half a minute it learns whether a review of one to three clauses, such as "the plot was dull and the cast was not
+very funny", is POSITIVE or NEGATIVE. "not" reverses the word after it, and clauses without an opinion tell nothing.
 """
 
 import sys

@@ -96,11 +96,8 @@ def test_bad_input_is_one_line(heatmap, arguments, status, message):
 
 
 @pytest.mark.slow  # half a minute: it trains the classifier of the tour
-def test_a_classifier_that_has_learnt_negation_hangs_on_it(mhaviz, tmp_path, monkeypatch):
-    from sentiment import save_classifier
-
-    save_classifier(tmp_path / "sentiment")
-    monkeypatch.chdir(tmp_path)
+def test_a_classifier_that_has_learnt_negation_hangs_on_it(mhaviz, classifier, monkeypatch):
+    monkeypatch.chdir(classifier.parent)
     result = mhaviz("heatmap", "--model", "sentiment", "the plot was not very good and my brother came along", "--json",
                     "--why", "label=NEGATIVE", "--removal", "all")  # fmt: skip
     found = json.loads(result.out)

@@ -12,6 +12,7 @@ from mhaviz.files.writing import write_whole
 
 FILES = (
     "bottles.txt",
+    "deletion.py",
     "denoise.py",
     "documents.json",
     "documents.txt",
@@ -22,6 +23,7 @@ FILES = (
     "questions.jsonl",
     "reverse.py",
     "scripts.txt",
+    "sentiment.py",
     "text.txt",
 )
 
