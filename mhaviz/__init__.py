@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mhaviz.api.saved_maps import read as read
     from mhaviz.api.studies import ablate as ablate
     from mhaviz.api.studies import attend as attend
+    from mhaviz.api.studies import budget as budget
     from mhaviz.api.studies import compare_scaling as compare_scaling
     from mhaviz.api.studies import embeddings as embeddings
     from mhaviz.api.studies import explain as explain
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mhaviz.api.studies import matrices as matrices
     from mhaviz.api.studies import sinusoids as sinusoids
     from mhaviz.api.studies import trace_shapes as trace_shapes
+    from mhaviz.api.watching import Watch as Watch
     from mhaviz.attention.map import attention_map as attention_map
     from mhaviz.corpus.corpus import Corpus as Corpus
     from mhaviz.errors import ArgumentError as ArgumentError
@@ -56,8 +58,9 @@ _NAMES = {
     "api.random_layer": "compare_implementations compare_projections complexity",
     "api.recording": "Recording record",
     "api.saved_maps": "diff read",
-    "api.studies": "ablate attend compare_scaling embeddings explain head_pairs head_spans head_statistics masks "
-    "matrices sinusoids trace_shapes",
+    "api.studies": "ablate attend budget compare_scaling embeddings explain head_pairs head_spans head_statistics "
+    "masks matrices sinusoids trace_shapes",
+    "api.watching": "Watch",
     "attention.map": "attention_map",
     "corpus.corpus": "Corpus",
     "errors": "ArgumentError MhavizError",

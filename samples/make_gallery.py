@@ -5,6 +5,7 @@ A picture of the gallery is what the command above it saves under its name.
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,10 +26,19 @@ def blocks() -> list[list[str]]:
     return [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", texts, re.MULTILINE | re.DOTALL)]
 
 
+def programs() -> list[str]:
+    """The pieces of Python of the README and the tour."""
+    texts = "\n".join(face.read_text(encoding="utf-8") for face in FACES)
+    return re.findall(r"^```python\n(.*?)^```", texts, re.MULTILINE | re.DOTALL)
+
+
 def pictures() -> dict[str, str]:
     """The command of each picture and page of the gallery."""
     lines = [line for block in blocks() for line in block if not line.startswith("python3 -m venv")]
-    saved = [(name, line) for line in lines for name in re.findall(r"(?:-o |--animate |\.save\(')([^\s']+)", line)]
+    lines += [shlex.join(["python", "-c", program]) for program in programs()]
+    saved = [
+        (name, line) for line in lines for name in re.findall(r"(?:-o |--animate |\.save\([\"'])([^\s\"']+)", line)
+    ]
     first = {name: line for name, line in reversed(saved) if (GALLERY / name).exists()}
     return {part.name: line for name, line in first.items() for part in (GALLERY / name, *parts(name))}
 
@@ -48,7 +58,7 @@ def needed(command: str) -> Iterator[str]:
     """The commands of the tour that make the models that a command names."""
     for block in blocks():
         for line in block:
-            made = re.search(r"^ln -s .* (\w+)$|^python samples/induction.py (\w+)$", line)
+            made = re.search(r"^ln -s .* (\w+)$|^python samples/(?:induction|sentiment).py (\w+)$", line)
             if made and f"--model {made[1] or made[2]} " in command:
                 yield line
 

@@ -106,9 +106,9 @@ MACHINE_WORDS = [
 ]
 
 
-# What the copier learns depends on the machine that trains it; the page of norms is that of weights, with others; what
-# explains a code is a text of samples/checks.md.
-NOT_HELD = ("--model copier", "--show norms", "--explain")
+# What a small model learns depends on the machine that trains it; the page of norms is that of weights, with others;
+# what explains a code is a text of samples/checks.md.
+NOT_HELD = ("--model copier", "--model sentiment", "--show norms", "--explain")
 
 
 def without_pictures(command):

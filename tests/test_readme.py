@@ -17,8 +17,10 @@ from pathlib import Path
 
 import induction
 import pytest
-from make_gallery import FACES, SCREENS, blocks, pictures, status_of
+import sentiment
+from make_gallery import FACES, SCREENS, blocks, pictures, programs, status_of
 from test_held import COMMANDS, MEASURED, without_pictures
+from test_recipes import RECIPES
 
 import mhaviz as mhaviz_package
 from mhaviz import results
@@ -31,7 +33,7 @@ README, TOUR = (face.read_text(encoding="utf-8") for face in FACES)
 BLOCKS = [block for block in blocks() if not block[0].startswith("python3 -m venv")]
 LINES = [line for block in blocks() for line in block]
 LINK = next(line for line in LINES if line.startswith("ln -s "))
-PYTHON = re.findall(r"^```python\n(.*?)^```", README + TOUR, re.MULTILINE | re.DOTALL)
+PYTHON = [program for program in programs() if program not in RECIPES.values()]
 
 # What takes long because of how much it does is done in little: of an option that is given twice the last counts.
 LITTLE = {
@@ -97,6 +99,9 @@ def python(request, monkeypatch):
         if words[0] == "-c":
             monkeypatch.setattr(sys, "stdin", io.StringIO(stdin.decode()))
             exec(compile(words[1], "a command", "exec"), {})
+        elif "sentiment" in words[0]:  # what it has learnt is tested with the slow tests
+            monkeypatch.setattr(sentiment, "STEPS", 2)
+            sentiment.save_classifier(Path(words[1]))
         else:  # the model that it trains is the one that other tests have trained
             trained, _ = request.getfixturevalue("induction_model")
             monkeypatch.setattr(induction, "train", lambda: trained)
@@ -113,7 +118,7 @@ def test_commands(mhaviz, python, commands, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "sweep_scaling", functools.partial(scaling.sweep_scaling, draws=2))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     for command in commands if LINK in commands else [LINK, *commands]:
-        if command.startswith(("python -c ", "python samples/induction.py ")):
+        if command.startswith(("python -c ", "python samples/induction.py ", "python samples/sentiment.py ")):
             python(*shlex.split(command)[1:])
             continue
         if command.startswith("pip install "):

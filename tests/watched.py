@@ -7,7 +7,7 @@ import torch
 from rounding import rounding
 
 from mhaviz.attention.call import AttentionCall
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 CLOSE = rounding()
 
@@ -50,7 +50,7 @@ def watch(function, *args, model=None, **kwargs):
         output = None if observed.output is None else observed.output.clone()
         seen.append(replace(observed, call=replace(call, **kept), output=output))
 
-    seen.watch = Watch(on_observed, model)
+    seen.watch = Observer(on_observed, model)
     with seen.watch.watching():
         result = function(*args, **kwargs)
     return seen, result

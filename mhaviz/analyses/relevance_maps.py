@@ -61,8 +61,8 @@ def relevance_maps(
         maps += _maps(site, there[site.number], text, [head for head in heads if head < site.n_heads], size)
     source = model.describe(inputs)
     explained = target.explained
-    details = {**source.details, "explained": vars(explained), "y": run.y}
-    remark = f"y is {explained.named(shortened(explained.choice.strip()))}, {run.y:.3g}"
+    details = {**source.details, "explained": vars(explained), "y": run.score.y}
+    remark = f"y is {explained.named(shortened(explained.choice.strip()))}, {run.score.y:.3g}"
     return Attention(
         replace(source, details=details, remark="; ".join(filter(None, [source.remark, remark]))), tuple(maps)
     )

@@ -49,12 +49,12 @@ def word_relevance(
         on_progress((1 + done) / (1 + len(candidates)), "removing words")
         rest = text.without(side.words.ranges[word])
         if len(rest.source.of_text):
-            score, without[word] = model.score(rest, target)
-            falls[word] = run.y - score
+            score = model.score(rest, target)
+            falls[word], without[word] = run.score.y - score.y, score.chosen
     source = model.describe(inputs)
     removed = WordRelevance(side.words, side.relevance, side.aside, falls, tuple(without))
     written = None if of_written is None or text.target is None else by_word(text.target, of_written)
-    return Relevance(source, target.explained, run.y, run.chosen, removed, written, removal)
+    return Relevance(source, target.explained, run.score.y, run.score.chosen, removed, written, removal)
 
 
 def relevance_of_tokens(run: GradedRun) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

@@ -15,8 +15,10 @@ from mhaviz.analyses.span_maps import span_maps, span_outline
 from mhaviz.analyses.span_numbers import span_numbers, span_numbers_outline
 from mhaviz.analyses.weights import MapSize, attention_weights, map_sizes, without_special
 from mhaviz.api.ablation import ablation
+from mhaviz.api.cache_budget import cache_budget
 from mhaviz.api.checking import check
 from mhaviz.api.examples import attentions_of, watched
+from mhaviz.api.head_relevance import head_relevance
 from mhaviz.api.image_attention import attend_images
 from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
@@ -39,10 +41,12 @@ from mhaviz.pages.registry import MAP_SUFFIXES
 from mhaviz.results.ablation import Ablation
 from mhaviz.results.attention import Attention
 from mhaviz.results.axis import Axis
+from mhaviz.results.cache_budget import POLICY_NAMES, CacheBudget
 from mhaviz.results.check import Check
 from mhaviz.results.embeddings import EmbeddedText
 from mhaviz.results.explanation import Explanation
 from mhaviz.results.head_pairs import HeadPairs
+from mhaviz.results.head_relevance import HeadRelevance
 from mhaviz.results.head_spans import HeadSpans
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.masking import Masking
@@ -777,6 +781,92 @@ class LoadedModel:
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return ablation(model, texts, heads, on_notice, on_progress, probe)
+
+    def head_relevance(
+        self,
+        texts: Texts = (),
+        why: Why = "",
+        *,
+        layer: Numbers = None,
+        head: Numbers = None,
+        kind: Kind | None = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, sentences: None,
+    ) -> HeadRelevance:
+        """Compute on which heads predictions hang: an estimate from one gradient, beside what zeroing each head does.
+
+        Args:
+            texts: one text, or an iterable of texts.
+            why: what is explained in each text; see ``attend``. "": its top prediction.
+            layer, head, kind: the heads that are measured, one at a time; None: all. Each takes one more forward pass.
+            on_notice, on_progress: as in ``ablate``.
+
+        Raises:
+            ArgumentError: the model has no such head or target, or its heads cannot be zeroed.
+            MhavizError: the model can read none of the texts; as ``attend`` with ``why``.
+
+        Examples:
+            >>> found = mhaviz.load("copier").head_relevance(["w1 w2 w3 w1 w2", "w7 w4 w7"])
+            >>> found.kinds[0].estimate.mean.shape  # (n_layers, n_heads)
+            (2, 2)
+        """
+        self.require_predicting()
+        model = self.corpus_model(layer, kind)
+        heads = None if head is None else _heads_of(model, head)
+        return head_relevance(model, texts, why, heads, on_notice, on_progress)
+
+    def budget(
+        self,
+        texts: str | Iterable[str],
+        *,
+        keep: int | Collection[int],
+        policies: str | Collection[str] = POLICY_NAMES,
+        layer: Numbers = None,
+        on_notice: Notice = lambda notice: None,
+        on_progress: Callable[[float, int], None] = lambda done, texts: None,
+    ) -> CacheBudget:
+        """Compute which share of the attention of each head a key-value cache keeps that holds fewer keys.
+
+        Each policy says which k keys a query may see; the share of its unchanged weights on them is kept. Heads that
+        share keys and values (grouped-query attention) share one set of k keys. Shares are means over queries, those
+        after as many tokens as the largest budget, so that all budgets are measured on the same, and then over texts.
+        They measure mass, and not the quality of what the model then writes. Of an encoder with a decoder, the cache is
+        that of the decoder's own tokens, which it writes.
+
+        Args:
+            texts: one text, or several, each of which is read as one input; of a text that is longer than the model is
+                built for, the first tokens.
+            keep: numbers of keys k.
+            policies: some of:
+
+                - "rows": the k largest weights of each query, summed over the heads that share keys: the bound.
+                - "columns": for all queries the k keys with the largest sums of weights over the measured queries
+                  that can see them: the best fixed set, chosen with hindsight.
+                - "window": the first 4 keys and the last k − 4 (Xiao et al. 2023, arXiv 2309.17453, section 3.2).
+                - "h2o": half recent keys, half heavy hitters, one key evicted for each that enters (Zhang et al. 2023,
+                  arXiv 2306.14048, algorithm 1).
+                - "snapkv": 3/4 · k keys of a prompt, by votes of its last queries, and k / 4 tokens after it (Li et al.
+                  2024, arXiv 2404.14469, section 4).
+            layer: as in ``attend``.
+            on_notice: called with one line for a text of which only the first tokens are read.
+            on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.
+
+        Raises:
+            ArgumentError: all queries of the model see later keys, so that it has no cache; a budget is below 1, or not
+                below the number of tokens of a text; a policy is unknown; the model cannot read many texts.
+            MhavizError: the model shows its weights alone, or computes NaN or infinity.
+
+        Examples:
+            >>> found = mhaviz.budget("copier", "w5 w12 w3 w8 w21 w5 w12 w3 w8 w21", keep=[2, 4])
+            >>> found.share["h2o"].shape  # (n_budgets, n_layers, n_heads)
+            (2, 2, 2)
+        """
+        if "masked" not in self.kinds and self._whole.reads_text:
+            raise ArgumentError(
+                "expected a model that keeps keys in a cache, as its queries see no later ones, got one whose queries "
+                "see all; give a decoder, such as gpt2"
+            )
+        return cache_budget(self.corpus_model(layer, "masked"), texts, keep, policies, on_notice, on_progress)
 
     def check(
         self,

@@ -133,7 +133,7 @@ class RecordedCalls:
                 self._recorded.not_shown(
                     site, f"{site.name}: a softmax for each of its heads, which statistics do not count"
                 )
-            elif self._study is not None and not _are_keys_told(observed):
+            elif self._study is not None and not are_keys_told(observed):
                 self._recorded.not_shown(
                     site, f"{site.name}: which tokens its keys are is not known; statistics count no such"
                 )
@@ -264,7 +264,7 @@ class RecordedCalls:
             self._recorded.remark(site, "some rows and columns are channels, not tokens")
 
 
-def _are_keys_told(observed: ObservedCall) -> bool:
+def are_keys_told(observed: ObservedCall) -> bool:
     """Return whether it is known which tokens the keys are, as far as they are some that were followed."""
     keys = observed.order.tokens.places[1]
     return keys is None or not keys.is_known.any() or bool((keys.is_named | ~keys.is_known).all())

@@ -6,7 +6,7 @@ from mhaviz.api.recorded import BEFORE_DROPOUT, RANDOM, Recorded
 from mhaviz.api.recorded_layers import layers_of
 from mhaviz.errors import counted, parameter
 from mhaviz.numbering import listed_numbers, listed_runs
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 from mhaviz.observe.sites import ObservedSite
 
 
@@ -15,11 +15,11 @@ class RecordedNotices:
 
     Args:
         recorded: what was seen.
-        watch: how it was seen.
+        observer: how it was seen.
     """
 
-    def __init__(self, recorded: Recorded, watch: Watch) -> None:
-        self._recorded, self._watch = recorded, watch
+    def __init__(self, recorded: Recorded, observer: Observer) -> None:
+        self._recorded, self._observer = recorded, observer
         self._options, self._log, self._sites = recorded.options, recorded.log, recorded.sites
 
     @property
@@ -31,7 +31,7 @@ class RecordedNotices:
     @property
     def every(self) -> list[str]:
         """Messages about attention that was not observed or not kept, one line each."""
-        lines = [*self.missed, *self._watch.outside]
+        lines = [*self.missed, *self._observer.outside]
         wanted, sizes = self._options.examples or (), self._batch_sizes
         of = self._options.examples_of
         batches = self._recorded.batches(range(len(self._sites.all)))
@@ -108,7 +108,7 @@ class RecordedNotices:
 
     def why_empty(self) -> str:
         """Return why no map was recorded."""
-        seen = f"saw {counted(self._watch.operations, 'operation')} and "
+        seen = f"saw {counted(self._observer.operations, 'operation')} and "
         if self._sites.all:
             n_sites = len(self._sites.all)
             names = ", ".join(site.full_name for site in self._sites.all[:3]) + ", …" * (n_sites > 3)
@@ -118,9 +118,9 @@ class RecordedNotices:
             absent = self._what_is_not_there()
             why = absent or next(iter(reasons), "")
             return f"{seen}{which}, and none that was {'asked for' if absent else 'drawn'}{': ' if why else ''}{why}"
-        forked = "; processes that were forked are not followed" * self._watch.has_forked
+        forked = "; processes that were forked are not followed" * self._observer.has_forked
         unmet = f"no softmax of queries times keys was seen to be multiplied by values{forked}"
-        missed = next(iter([*self.missed, *self._watch.outside]), unmet)
+        missed = next(iter([*self.missed, *self._observer.outside]), unmet)
         return f"{seen}no attention; {missed}"
 
     def _what_is_not_there(self) -> str:

@@ -92,9 +92,12 @@ def windows_of(sides: Sides, batch_size: int) -> list[list[int]]:
         if len(there) != 1:
             return alone
         of_image.setdefault(int(there[0]), []).append(place)
-    known = numbers[numbers >= 0].tolist()
-    are_windows = len({*known}) == len(known)
-    return [*of_image.values()] if are_windows and len(of_image) < batch_size else alone
+    if len(of_image) == batch_size:
+        return alone
+    patches = side.regions.rows[side.numbers[side.numbers >= 0].long()]
+    different = patches.unique(dim=0)  # type: ignore[no-untyped-call]
+    are_windows = len(different) == len(patches)  # and no copies of the image, read with other words
+    return [*of_image.values()] if are_windows else alone
 
 
 def grids_of(side: TokenRegions, example: int, images: ImageNumbers, forward: int) -> tuple[PatchGrid, ...]:

@@ -12,7 +12,7 @@ from mhaviz.api.recorded import Recorded
 from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import GradedRun, Site
 from mhaviz.attention.padding import Padding
-from mhaviz.attention.targets import require_finite
+from mhaviz.attention.targets import Score, require_finite
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.graded_run import graded, require_all
@@ -65,16 +65,15 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
     require_attention_alone(y)
     _require_no_mixing(y, found)
     place = _example_of(found)
-    run = GradedRun(
-        require_finite(float(y.detach())), "", tuple((_site(one.held.tag.site), _graded(one, place)) for one in found)
-    )
+    score = Score(require_finite(float(y.detach())), "", None)
+    run = GradedRun(score, tuple((_site(one.held.tag.site), _graded(one, place)) for one in found))
     of_text, of_written = relevance_of_tokens(run)
     last = found[-1].held.tag
     first = found[0].held.tag if of_written is not None else last
     side = by_word(_tokens(attention, first, place, of_written is None), _kept(of_text, first, place))
     other = None if of_written is None else by_word(_tokens(attention, last, place, True), of_written)
-    source_of = replace(attention.source, details={**attention.source.details, "y": run.y})
-    return Relevance(source_of, Explained("function", name), run.y, "", side, other, "none")
+    source_of = replace(attention.source, details={**attention.source.details, "y": score.y})
+    return Relevance(source_of, Explained("function", name), score.y, "", side, other, "none")
 
 
 def _require_no_mixing(y: Tensor, found: Sequence[Differentiated]) -> None:

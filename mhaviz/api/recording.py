@@ -21,7 +21,7 @@ from mhaviz.numbering import Numbers
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.inputs import SeenInputs
 from mhaviz.observe.log import Log
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 from mhaviz.results.attention import Attention
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.relevance import Relevance
@@ -132,15 +132,15 @@ class Recording(ContextDecorator):
         on_observed, is_wanted, on_weighed = (
             _weakly(call) for call in (calls.on_observed, calls.is_wanted, calls.on_weighed)
         )
-        self._watch = Watch(on_observed, model, is_wanted, options.names, on_weighed, log=log, inputs=inputs)
-        self._notices = RecordedNotices(self._recorded, self._watch)
+        self._observer = Observer(on_observed, model, is_wanted, options.names, on_weighed, log=log, inputs=inputs)
+        self._notices = RecordedNotices(self._recorded, self._observer)
         program = program or (type(model).__name__ if model is not None else "")
         self._result = RecordedAttention(self._recorded, self._notices, names, program)
         self._told: set[str] = set()
         self._entered = threading.local()
 
     def __enter__(self) -> "Recording":
-        watching = self._watch.watching()
+        watching = self._observer.watching()
         watching.__enter__()
         _open.append(self)  # whose callbacks do not keep it alive
         vars(self._entered).setdefault("stack", []).append(watching)

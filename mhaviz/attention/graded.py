@@ -85,6 +85,14 @@ class GradedAttention:
                 f"{self.name}: its weights do not give its output, as with dropout; call eval() on the model"
             )
 
+    def head_sums(self) -> Tensor:
+        """Compute Σ_ij A_ij ∂y/∂A_ij = ∂y/∂ξ of each head, (n_heads,), where ξ = 1 is a factor of its output."""
+        sums = torch.zeros(self.call.shape[1], dtype=torch.promote_types(self.gradient.dtype, torch.float32))
+        for rows, products in self.blocks(self.read):
+            self.require_sound(rows.start, products)
+            sums += products.sum(dim=(1, 2)).to(sums)
+        return sums
+
     def row_times(self, r: Tensor) -> Tensor:
         """Compute r Ā for row vectors r, (n_rows, q_length), as (n_rows, k_length); equation 5."""
         made = r.new_zeros(len(r), self.call.shape[3])

@@ -18,7 +18,7 @@ from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.soundness import require_numbers
-from mhaviz.attention.targets import Target, Why
+from mhaviz.attention.targets import Score, Target, Why
 from mhaviz.devices import resolve_device
 from mhaviz.errors import ArgumentError, MhavizError, parameter
 from mhaviz.inputs.given import Given
@@ -162,14 +162,12 @@ class GradedRun:
     """A run of a model on one text, with the gradients of a target.
 
     Attributes:
-        y: value of the target.
-        chosen: what the model chooses; see ``Target``.
+        score: what comes of the target.
         attentions: its attentions, with the gradients at their outputs, in the order in which they run; those on which
             the target does not depend are left out.
     """
 
-    y: float
-    chosen: str
+    score: Score
     attentions: tuple[tuple[Site, GradedAttention], ...]
 
 
@@ -337,8 +335,8 @@ class Model(ABC):
         """
         raise NotImplementedError
 
-    def score(self, text: Text, target: Target) -> tuple[float, str]:
-        """Run on a text, and return the value of a target, and what the model chooses, as in ``GradedRun``."""
+    def score(self, text: Text, target: Target) -> Score:
+        """Run on a text, and return what comes of a target, of a ``CorpusModel`` with its heads ``zeroed``."""
         raise NotImplementedError
 
     def embed(self, text: str, target: str | None = None) -> EmbeddedText:
@@ -447,8 +445,8 @@ class CorpusModel(Model):
     "Are Sixteen Heads Really Better than One?" (arXiv 1905.10650, section 2.2).
 
     Attributes:
-        zeroed: heads whose output is zeroed in what ``predictor`` predicts, as pairs of ``Site.number`` and the number
-            of the head.
+        zeroed: heads whose output is zeroed in what ``predictor`` predicts, and in ``score``, as pairs of
+            ``Site.number`` and the number of the head.
     """
 
     zeroed: frozenset[tuple[int, int]] = frozenset()

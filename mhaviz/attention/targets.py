@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -31,12 +31,34 @@ class Target:
     Attributes:
         explained: what it is.
         value: returns y for the model's output on a text, as a tensor with one element.
-        chosen: returns the choice with the highest logit for an output and a text; None: there is no single choice.
+        row: returns the logits of all choices, (n_choices,), where y is one of them; None: it is not.
+        name_of: returns the name of a choice.
     """
 
     explained: Explained
     value: Callable[[Any, Text], Tensor]
-    chosen: Callable[[Any, Text], str] | None = None
+    row: Callable[[Any, Text], Tensor] | None = None
+    name_of: Callable[[int], str] = str
+
+    def score(self, output: Any, text: Text) -> "Score":
+        """Return what comes of the target for the model's output on a text. Raises MhavizError if y is not finite."""
+        row = None if self.row is None else self.row(output, text).detach()
+        chosen = "" if row is None else self.name_of(int(row.argmax()))
+        return Score(require_finite(float(self.value(output, text).detach())), chosen, row)
+
+
+class Score(NamedTuple):
+    """What comes of a target.
+
+    Attributes:
+        y: its value.
+        chosen: name of the choice with the highest logit; "": there is no single choice.
+        row: the logits of all choices, (n_choices,); None: as above.
+    """
+
+    y: float
+    chosen: str
+    row: Tensor | None
 
 
 def target_of_function(function: Callable[[Any], Tensor]) -> Target:
@@ -73,12 +95,11 @@ def target_of_logits(
         rows, columns = zip(*places(text), strict=True)
         return logits(output)[list(rows), list(columns)].mean()
 
-    def chosen(output: Any, text: Text) -> str:
-        assert name_of is not None
-        ((row, _),) = places(text)
-        return name_of(int(logits(output)[row].argmax()))
+    def row(output: Any, text: Text) -> Tensor:
+        ((place, _),) = places(text)
+        return logits(output)[place]
 
-    return Target(explained, value, None if name_of is None else chosen)
+    return Target(explained, value) if name_of is None else Target(explained, value, row, name_of)
 
 
 def target_of_written(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mhaviz.attention.call import AttentionCall
 from mhaviz.checks.attentions import Seen, attentions_of
 from mhaviz.checks.layers import Layer, named_outputs_of, output_of
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.steps import Step
 
@@ -75,13 +75,13 @@ class Runner:
         self._steps: list[Step] = []
         self._of_kernels: list[Tensor] = []
         self.mixed: set[int] = set()
-        self._watch = Watch(self._observed, on_step=lambda step: self._steps.append(step))
+        self._observer = Observer(self._observed, on_step=lambda step: self._steps.append(step))
 
     def watched(self, x: Tensor, **given: Any) -> Pass:
         """Return a run with its steps."""
         self._steps, self._of_kernels = [], []
         torch.manual_seed(self._seed)
-        with self._watch.watching(), torch.enable_grad():
+        with self._observer.watching(), torch.enable_grad():
             # Inputs with a graph, so that it reaches layers without parameters; no leaves, which may not be changed.
             given |= {name: one.clone().requires_grad_() * 1 for name, one in given.items() if name == "memory"}
             returned = self.layer.returned(x.clone().requires_grad_() * 1, **given)

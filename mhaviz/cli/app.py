@@ -41,6 +41,7 @@ COMMANDS = {
     "masks": "Show what a mask hides: scores before and after it, weights, and the weights after dropout.",
     "heads": "Show where each head of a model looks, averaged over many sentences.",
     "ablate": "Zero one head at a time, and rank the heads by how much predictions change.",
+    "budget": "Show how much of each head's attention a smaller key-value cache keeps.",
     "compare-scaling": "Show why scores are divided by √d_key: scores and softmax, unscaled beside scaled.",
     "compare-projections": "Build up multi-head attention: no projection, then one, two, three, then several heads.",
     "compare-implementations": "Compute the same attention in five ways, from a loop over queries and keys to a fused "

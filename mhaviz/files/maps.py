@@ -193,13 +193,14 @@ def _labels(side: str, given: tuple[str, ...] | None, length: int, start: int) -
 
 
 def _require_weights(m: AttentionMap, path: Path) -> None:
-    """Raise MhavizError unless every number is a possible weight."""
+    """Raise MhavizError unless every number is a possible weight, or of maps of both signs, a number."""
+    least = -LARGEST if m.quantity.is_signed else 0.0
     for head, weights in zip(m.heads, m.weights, strict=True):
-        wrong = ~((weights >= 0) & (weights <= LARGEST))  # NaN is neither
+        wrong = ~((weights >= least) & (weights <= LARGEST))  # NaN is neither
         if wrong.any():
             query, key = np.argwhere(wrong)[0].tolist()
             got = f"{weights[query, key]:.3g} in row {query}, column {key}"
-            raise MhavizError(f"{path}: {m.name_of(head)}: expected weights from 0 to {LARGEST:g}, got {got}")
+            raise MhavizError(f"{path}: {m.name_of(head)}: expected weights from {least:g} to {LARGEST:g}, got {got}")
 
 
 def _beyond_notices(maps: tuple[AttentionMap, ...], path: Path) -> Iterable[str]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-
-from torch import Tensor
+from typing import Any
 
 from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import GradedRun, Site
-from mhaviz.attention.targets import require_finite
+from mhaviz.attention.targets import Target
 from mhaviz.errors import MhavizError
+from mhaviz.inputs.tokens import Text
 from mhaviz.observe.gradients import Differentiated, differentiate, hold
 from mhaviz.observe.observed import ObservedCall
 
@@ -30,23 +30,23 @@ def hold_site(name: str, site: Site | None, observed: ObservedCall) -> None:
         raise MhavizError(f"{name}: {_name(site)}: no gradient arrives, as {why}")
 
 
-def graded_run(name: str, sites: Iterable[Site], y: Tensor, chosen: str) -> GradedRun:
-    """Return the run of a model whose attentions are held by the graph of a scalar y, which is freed.
+def graded_run(name: str, sites: Iterable[Site], target: Target, output: Any, text: Text) -> GradedRun:
+    """Return the run of a model whose attentions are held by the graph of its output, which is freed.
 
     Args:
         name: name of the model.
         sites: its attentions.
-        y: the scalar.
-        chosen: see ``GradedRun``.
+        target: what is explained.
+        output, text: the model's output, and the text that it has read.
 
     Raises:
         MhavizError: y is NaN or infinite; no gradient arrives at an attention, except at those after which y was
             computed; as ``differentiate``.
     """
-    found = sorted(differentiate(y, retain_graph=False), key=lambda one: one.held.tag.number)
+    score = target.score(output, text)
+    found = sorted(differentiate(target.value(output, text), retain_graph=False), key=lambda one: one.held.tag.number)
     require_all(name, [_name(one.held.tag) for one in found], [_name(site) for site in sites])
-    number = require_finite(float(y.detach()))
-    return GradedRun(number, chosen, tuple((one.held.tag, graded(one)) for one in found))
+    return GradedRun(score, tuple((one.held.tag, graded(one)) for one in found))
 
 
 def require_all(name: str, found: Sequence[str], ran: Iterable[str]) -> None:

@@ -23,7 +23,7 @@ from mhaviz.attention.model import (
 )
 from mhaviz.attention.norms import gram_matrices, heads_of_projection, value_norms
 from mhaviz.attention.soundness import require_traced
-from mhaviz.attention.targets import Target, Why, target_of_function, target_of_written
+from mhaviz.attention.targets import Score, Target, Why, target_of_function, target_of_written
 from mhaviz.devices import require_memory
 from mhaviz.inputs.tokens import KIND_NAMES, MARKS, Kind, Text, Tokens
 from mhaviz.layer.attention import MultiHeadAttention
@@ -31,10 +31,8 @@ from mhaviz.layer.steps import Step, only, untraced
 from mhaviz.layer.tokens import Vocabulary
 from mhaviz.layer.transformer import Decoded, Translator
 from mhaviz.limits import require_comparable
-from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.layer_inputs import embedded_parts, words_of
 from mhaviz.models.step_recorder import StepRecorder
-from mhaviz.observe.mode import Watch
 from mhaviz.results.attention import AttentionMap
 from mhaviz.results.axis import Axis
 from mhaviz.results.embeddings import EmbeddedText
@@ -183,19 +181,21 @@ class TrainedModel(Model):
 
     def graded(self, text: Text, target: Target) -> GradedRun:
         """See ``Model.graded``."""
-        sites, numbers = self.all_sites, count()
-        watch = Watch(lambda observed: hold_site("the trained model", sites[next(numbers)], observed), self._model)
-        with torch.inference_mode(False), torch.enable_grad():
-            with watch.watching():
-                output = self._decoded(text)
-            chosen = "" if target.chosen is None else target.chosen(output, text)
-            return graded_run("the trained model", sites, target.value(output, text), chosen)
+        from mhaviz.models.graded_run import graded_run, hold_site  # a tenth of a second, which maps need not wait for
+        from mhaviz.observe.mode import Observer
 
-    def score(self, text: Text, target: Target) -> tuple[float, str]:
+        sites, numbers = self.all_sites, count()
+        name = "the trained model"
+        observer = Observer(lambda observed: hold_site(name, sites[next(numbers)], observed), self._model)
+        with torch.inference_mode(False), torch.enable_grad():
+            with observer.watching():
+                output = self._decoded(text)
+            return graded_run(name, sites, target, output, text)
+
+    def score(self, text: Text, target: Target) -> Score:
         """See ``Model.score``."""
         with torch.no_grad():
-            output = self._decoded(text)
-            return float(target.value(output, text)), "" if target.chosen is None else target.chosen(output, text)
+            return target.score(self._decoded(text), text)
 
     def _decoded(self, text: Text) -> Decoded:
         """Run the encoder and the decoder on a text and its target."""

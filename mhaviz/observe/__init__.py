@@ -13,13 +13,16 @@ each axis comes from, ``descent`` of which tensors are fixed. From these, ``orde
 keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass, and
 ``log`` keeps what is not drawn.
 
+``sampled_passes`` observes every Nth forward pass alone, for trainings that are watched.
+
 For a wrong name of a token, read ``tracing``, the rule of the function in ``region_moves`` or ``region_sums``, and
 ``places``. For a wrong axis of heads, read the rule in ``axis_rules``, and ``order``.
 
 The second way, step by step, for ``A = softmax(Q @ K.mT * c, -1); out = A @ V``:
 
-1. ``Watch.watching`` puts a function mode on PyTorch's stack, and ``RunningModules`` registers hooks that say which
-   module runs. Each function is run by its handler in ``Watch.handlers``, and then shown to the followers of tensors.
+1. ``Observer.watching`` puts a function mode on PyTorch's stack, and ``RunningModules`` registers hooks that say which
+   module runs. Each function is run by its handler in ``Observer.handlers``, and then shown to the followers of
+   tensors.
 2. ``Q @ K.mT`` is the product "bhqd, bhkd -> bhqk" (``products``). Its result is marked, in a table beside the tensor
    (``marks``). ``* c`` keeps the mark, and the factor is remembered.
 3. ``softmax`` over k turns marked scores into weights. If it runs over another axis, or if something else has changed
@@ -28,8 +31,8 @@ The second way, step by step, for ``A = softmax(Q @ K.mT * c, -1); out = A @ V``
    of a layer, as in a router (``descent``).
 5. ``order_of`` says which axes are batch, heads, queries and keys. It decides by where they come from, and never by
    their sizes where two readings fit. ``ObservedCall.in_order`` arranges the tensors accordingly.
-6. ``Watch`` calls ``on_observed`` while the tensors are still the program's own. ``Sites`` says which attention and
-   which pass it is. What looks like attention but cannot be shown is a line in ``Watch.log``, with the reason.
+6. ``Observer`` calls ``on_observed`` while the tensors are still the program's own. ``Sites`` says which attention and
+   which pass it is. What looks like attention but cannot be shown is a line in ``Observer.log``, with the reason.
 
 A fused kernel is observed at step 4 at once. Whether its weights can be computed from its arguments is decided by a
 rule of ``fused``.

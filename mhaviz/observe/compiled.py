@@ -11,8 +11,8 @@ import torch
 from mhaviz.observe.replacing import held_once, replaced
 
 _OF_HOOKS = "Using `torch.compile.module.` when there are global hooks"
-"""Beginning of PyTorch's warning that compiled code ignores global hooks. Nothing is compiled here, and they are
-ours."""
+"""Beginning of PyTorch's warning that compiled code ignores global hooks. They are ours, and
+no compiled code runs where they are needed."""
 
 
 def run_uncompiled() -> AbstractContextManager[None]:
@@ -25,9 +25,8 @@ def run_uncompiled() -> AbstractContextManager[None]:
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    warnings.filterwarnings("ignore", _OF_HOOKS)
     with ExitStack() as stack:
-        stack.callback(_unfilter, warnings.filters[0])
+        stack.enter_context(hooks_unmentioned())
         begins = [lambda: stack.enter_context(torch.compiler.set_stance("force_eager"))]
 
         def made(compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,6 +44,21 @@ def _uncompiled() -> Iterator[None]:
             stack.enter_context(replaced(torch, "compile", made))
         stack.callback(begins.clear)
         yield
+
+
+def hooks_unmentioned() -> AbstractContextManager[None]:
+    """Leave out PyTorch's warning that compiled code ignores global hooks, until the last recording ends."""
+    return held_once("hooks", _unmentioned)
+
+
+@contextmanager
+def _unmentioned() -> Iterator[None]:
+    warnings.filterwarnings("ignore", _OF_HOOKS)
+    ours = warnings.filters[0]
+    try:
+        yield
+    finally:
+        _unfilter(ours)
 
 
 def _unfilter(ours: object) -> None:

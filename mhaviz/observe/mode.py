@@ -19,6 +19,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
 from mhaviz.errors import MhavizError, counted, parameter
@@ -50,13 +51,13 @@ from mhaviz.observe.weights import WeightsByHand
 
 OnObserved = Callable[[ObservedCall], int | None]
 """Callback for each attention. The tensors are the program's own, and only valid during the call. The result is the
-number by which ``Watch.log`` refers to the attention."""
+number by which ``Observer.log`` refers to the attention."""
 
 Wanted = Callable[[Place, int, int], bool]
 """Callback that decides whether an attention is wanted, by its place and its numbers of queries and keys."""
 
 
-class Watch:
+class Observer:
     """Observes a program: holds the mode, and the replacements of functions while it is active.
 
     Args:
@@ -131,7 +132,7 @@ class Watch:
         self.operations = 0
         self._outside: dict[str, None] = {}
         self.handlers: dict[Any, Handler | None] = {**self._by_hand.handlers(), **self._fused.handlers()}
-        _watches.add(self)
+        _observers.add(self)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -148,6 +149,25 @@ class Watch:
                 self._n_active -= 1
                 if not self._n_active:
                     self.until_last.close()
+
+    @contextmanager
+    def watching_pass(self, module: nn.Module, args: Sequence[Any], by_name: Sequence[Any]) -> Iterator[None]:
+        """Observe the rest of the call of an outermost module that has just begun, and whose hooks run."""
+        with self.watching():
+            self._modules.begin(module, args, by_name)
+            try:
+                yield
+            finally:
+                self._modules.end(module)
+
+    @contextmanager
+    def keeping_hooks(self, hooks: list[RemovableHandle] | None) -> Iterator[None]:
+        """Put the hooks of an observation that ends in the block into a list, and do not remove them; None: do so."""
+        self._modules.kept_hooks = hooks
+        try:
+            yield
+        finally:
+            self._modules.kept_hooks = None
 
     def _begin(self) -> None:
         with ExitStack() as stack:
@@ -425,17 +445,17 @@ _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
 """Where optimizers call functions, outside of any forward pass. Skipping them halves the time of recorded training."""
 
-_watches: WeakSet[Watch] = WeakSet()
+_observers: WeakSet[Observer] = WeakSet()
 
 
 def _forked_in_child() -> None:
-    for watch in list(_watches):
-        watch.end()
+    for observer in list(_observers):
+        observer.end()
 
 
 def _forked_in_parent() -> None:
-    for watch in list(_watches):
-        watch.has_forked |= watch.is_active
+    for observer in list(_observers):
+        observer.has_forked |= observer.is_active
 
 
 if hasattr(os, "register_at_fork"):  # nothing would read what a forked process records
@@ -443,29 +463,29 @@ if hasattr(os, "register_at_fork"):  # nothing would read what a forked process 
 
 
 class _Mode(TorchFunctionMode):
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, observer: Observer) -> None:
         super().__init__()
-        self._watch, self._handlers, self._followers = watch, watch.handlers, watch.followers
+        self._observer, self._handlers, self._followers = observer, observer.handlers, observer.followers
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        watch, kwargs = self._watch, kwargs or {}
-        if not watch.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace our own operations
+        observer, kwargs = self._observer, kwargs or {}
+        if not observer.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace ours
             return func(*args, **kwargs)
-        watch.operations += 1
+        observer.operations += 1
         if sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS):  # optimizers make nothing that a model reads
             return func(*args, **kwargs)
         try:
             handler = self._handlers[func]
         except KeyError:
-            handler = watch.handler_for(func)
+            handler = observer.handler_for(func)
         done = None if handler is None else handler(func, args, kwargs)
         result = func(*args, **kwargs) if done is None else done.result
         if type(result) in _NO_TENSORS:
             return result
         done = done or Done.of(func, args, kwargs, result)
-        attention = watch.here.__dict__.pop("attention", None)
+        attention = observer.here.__dict__.pop("attention", None)
         if attention is not None:
             done = done._replace(attention=attention)
         for may_follow, follow in self._followers:

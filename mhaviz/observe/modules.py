@@ -16,6 +16,7 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from mhaviz.observe.marks import Marks
 
@@ -79,6 +80,10 @@ class RunningModules:
             module.
         on_input: called with each tensor that an outermost module is called with.
         on_begin: called with each module that begins, and with the arguments that it is called with by position.
+
+    Attributes:
+        kept_hooks: where hooks are put in place of being removed, while PyTorch goes through all of them; None: they
+            are removed.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class RunningModules:
         on_begin: Callable[[nn.Module, Sequence[Any]], None] = lambda module, args: None,
     ) -> None:
         self._model, self._on_input, self._on_begin = model, on_input, on_begin
+        self.kept_hooks: list[RemovableHandle] | None = None
         self._local = threading.local()
         self._forwards, self._calls = count(1), count(1)
         self._names = Marks[_Names]()
@@ -105,8 +111,11 @@ class RunningModules:
         try:
             yield
         finally:
-            for hook in hooks:
-                hook.remove()
+            if self.kept_hooks is not None:
+                self.kept_hooks += hooks
+            else:
+                for hook in hooks:
+                    hook.remove()
 
     def is_running(self) -> bool:
         """Return whether any module runs in this thread."""
@@ -158,6 +167,10 @@ class RunningModules:
         return stack
 
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.begin(module, args, () if self._stack() else values_by_name(sys._getframe(1)))
+
+    def begin(self, module: nn.Module, args: Sequence[Any], by_name: Sequence[Any] = ()) -> None:
+        """Note that a module begins; ``by_name``: the arguments of an outermost module that are given by name."""
         stack = self._stack()
         if not stack:
             self._local.forward = next(self._forwards)
@@ -167,14 +180,17 @@ class RunningModules:
                 if args and isinstance(args[0], Tensor) and not args[0].is_nested:
                     read = args[0]
                 if not stack:
-                    named = sys._getframe(1).f_locals.get("kwargs")  # PyTorch does not pass them to global hooks
-                    for x in (*args, *(named.values() if type(named) is dict else ())):
+                    for x in (*args, *by_name):
                         if type(x) is Tensor and not x.is_nested:
                             self._on_input(x)
         stack.append(_Running(module, read, next(self._calls)))
         self._on_begin(module, args)
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self.end(module)
+
+    def end(self, module: nn.Module) -> None:
+        """Note that a module has ended."""
         stack = self._stack()
         for place in range(len(stack) - 1, -1, -1):  # those above it that raised an error have not ended by themselves
             if stack[place].module is module:
@@ -238,6 +254,13 @@ class RunningModules:
                 names = _Names(root, serial)
                 self._names.set(root, names)
         return names
+
+
+def values_by_name(frame: FrameType) -> Sequence[Any]:
+    """Return the arguments that a module is called with by name. PyTorch does not pass them to global hooks; ``frame``:
+    what has called the hook."""
+    named = frame.f_locals.get("kwargs")
+    return tuple(named.values()) if type(named) is dict else ()
 
 
 def is_of_program(file: str) -> bool:

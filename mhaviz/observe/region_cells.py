@@ -108,7 +108,7 @@ def _convolve(tracer: "Tracer", done: Done) -> Traced | None:
     if traced is None or (IMAGE not in traced.ranks and n > 1 and not tracer.is_made(x)):
         is_given = tracer.is_unread(x) or (_reads_images(x, weight, strides) and not tracer.is_made(x))
         if n > 1 and min(result, default=0) > 0 and is_given:
-            return _images_cut(x, sizes, result, strides, at)
+            return _images_cut(x, _alike_examples(traced, x) if x.ndim > n + 1 else [0], sizes, result, strides, at)
     if traced is None:
         traced = tracer.given(x, channels)
     if traced is None or traced.other is not None:
@@ -180,22 +180,48 @@ def _reads_images(x: Tensor, weight: Tensor, strides: Sequence[int]) -> bool:
     return is_cut or (x.shape[x.ndim - len(kernel) - 1] <= COLOURS + 1 and max(kernel) > 1)
 
 
+def _alike_examples(traced: Traced | None, x: Tensor) -> list[int]:
+    """Return for each example of images the first that is the same, such as the latents of a diffusion model that are
+    read with a prompt and without.
+
+    Args:
+        traced: what the images are made of; None: not known.
+        x: the images, with examples along the first axis.
+    """
+    if traced is None or traced.other is not None:
+        return [*range(len(x))]
+    numbers = traced.numbers.expand(len(x), *traced.numbers.shape[1:])
+    alike: list[int] = []
+    for at in range(len(x)):  # of what is made of the same, one may be a mirror image of the other
+        are_same = (n for n in alike if torch.equal(numbers[n], numbers[at]) and torch.equal(x[n], x[at]))
+        alike.append(next(are_same, at))
+    return alike
+
+
 def _images_cut(
-    x: Tensor, sizes: Sequence[int], result: Sequence[int], strides: Sequence[int], starts: Sequence[int]
+    x: Tensor,
+    alike: Sequence[int],
+    sizes: Sequence[int],
+    result: Sequence[int],
+    strides: Sequence[int],
+    starts: Sequence[int],
 ) -> Traced:
     """Return what a convolution makes of images, (batch_size, channels, height, width), with frames before the rows, or
-    without a batch; see ``_in_blocks``."""
+    without a batch; ``alike``: see ``_alike_examples``; others: see ``_in_blocks``."""
     n = len(sizes)
     flat = x.detach() if x.ndim == n + 2 else x.detach()[None]
     before = (1,) * (3 - n)
     frames, height, width = (*before, *sizes)
-    images = tuple(SeenImage(frames, height, width, one, version_of(one)) for one in flat)
+    firsts = sorted({*alike})
+    images = tuple(SeenImage(frames, height, width, flat[at], version_of(flat[at])) for at in firsts)
     edges = [
         [(max(i * stride + start, 0), min((i + 1) * stride + start, size)) for i in range(length)]
         for size, length, stride, start in zip(sizes, result, strides, starts, strict=True)
     ]
     regions, numbers = cells_of(images, [*([(0, 1)] for _ in before), *edges], x.device)
     numbers = numbers.view(len(images), 1, *result)
+    if 1 < len(images) < len(flat):
+        numbers = numbers[[firsts.index(first) for first in alike]]
     for axis, ends in enumerate(edges, 2):  # a block of padding is of no region
         is_in = torch.tensor([begin < end for begin, end in ends], device=x.device)
         is_in = is_in.view(-1, *[1] * (numbers.ndim - axis - 1))

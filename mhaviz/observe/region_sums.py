@@ -12,7 +12,7 @@ from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.products import PRODUCTS, Product, product_of
 from mhaviz.observe.region_numbers import aligned, fits, merged_along, none_of, sum_of
-from mhaviz.observe.regions import IMAGE, NONE, NOTHING, Traced, are_apart, shared
+from mhaviz.observe.regions import IMAGE, NONE, NOTHING, SeenTokens, Traced, are_apart, shared
 
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
@@ -24,7 +24,7 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
     left = left_of(done)
     if not left:
         return Traced(NOTHING, none_of(done.result))
-    terms = []
+    terms, whole = [], []
     for x in left:
         if (traced := tracer.get(x)) is None or x.ndim > ndim:
             continue
@@ -32,12 +32,36 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
             traced = Traced(traced.regions, *(aligned(numbers, ndim) for numbers in traced.all_numbers))
         if all(fits(numbers.shape, shape) for numbers in traced.all_numbers):
             terms.append(traced)
+            whole += [traced] * (x.shape == shape)
     if not terms:
         return reduced(tracer, done)
     if not any(traced.regions.sources for traced in terms):
         return None
     products = [traced for traced in terms if traced.other is not None]
-    return products[0] if products else reduce(sum_of, terms)
+    if products:
+        return products[0]
+    if any(map(_is_map, whole)):
+        terms = [traced for traced in terms if IMAGE in traced.ranks or not _may_be_of_map(traced, traced in whole)]
+    return reduce(sum_of, terms)
+
+
+def _is_map(traced: Traced) -> bool:
+    """Return whether the rows and columns of an image stand along the last two axes, after examples and channels."""
+    ndim = traced.numbers.ndim
+    return ndim > 3 and IMAGE in traced.ranks and traced.is_whole and {ndim - 2, ndim - 1} <= traced.varying
+
+
+def _may_be_of_map(traced: Traced, is_whole: bool) -> bool:
+    """Return whether what is added to a map of an image, which has all axes of the sum, leaves its places as they are.
+
+    So does what each example has, such as a time. So do numbers that were given to the program, if ``is_whole``, one
+    for each of the map: that their last axis is of features is not known. They are the latents of a diffusion model,
+    from which each step takes what the model has made of them.
+    """
+    if traced.varying <= {0}:
+        return True
+    are_given = all(isinstance(x, SeenTokens) and not (x.reads or x.made_of) for x in traced.regions.sources)
+    return is_whole and are_given and traced.numbers.shape[-1] == 1
 
 
 def left_of(done: Done) -> list[Any]:

@@ -379,6 +379,8 @@ class Tracer:
             return Traced(NOTHING, none_of(done.result)) if self._fixed.is_within() else None
         if done.func in _CHOICES:
             return Traced(NOTHING, none_of(done.result))
+        if done.func in _NOISE:
+            return self.made(done.result, [])
         rule = _RULES.get(done.func)
         if rule is None:
             rule = attend if is_flex(done.func) else keep if done.func in COPIES or keeps_places(done.func) else None
@@ -469,6 +471,9 @@ def _is_opaque(x: object) -> bool:
 
 _CHOICES = frozenset(functions("argmax argmin argsort"))
 """Functions whose results are places, and ids of what a program writes next: these are no features of a token."""
+
+_NOISE = frozenset(functions("rand_like randn_like"))
+"""Functions that read nothing of a tensor but its size."""
 
 _CUTS = frozenset([*functions("chunk split split_with_sizes tensor_split unbind"), Tensor.__iter__])
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]

@@ -408,6 +408,10 @@ def _remark(over: ImageAttention, drawn: Drawn) -> str:
     parts += _place_texts(over)
     if over.left_out:
         parts.append(f"{counted(over.left_out, 'map')} of other tokens left out")
+    if over.n_pooled:
+        parts.append(
+            f"{counted(over.n_pooled, 'map')} with cells of several patches left out, which a larger size keeps"
+        )
     parts += _aside_ranges(over)
     return "; ".join(filter(None, [*parts, over.quantity.remark, over.source.remark]))
 

@@ -13,8 +13,8 @@ from mhaviz.pages.blocks import Block, Column, Page, Shaded, Table, Text, Word
 from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
-from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.results.relevance import MOST_REMOVED, Relevance, WordRelevance
+from mhaviz.pages.registry import HEAD_SUFFIXES, shown
+from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, WordRelevance
 
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
@@ -26,7 +26,7 @@ _LEAST_ASIDE = 0.005  # least share of a special token that is listed
 _MOST_ASIDE = 4  # most special tokens that are listed
 
 
-@shown(Relevance, ABLATION_SUFFIXES)
+@shown(Relevance, HEAD_SUFFIXES)
 def relevance_page(relevance: Relevance) -> Page:
     """Return the page: the title says what estimate and removal say together."""
     text = relevance.text
@@ -43,9 +43,14 @@ def relevance_page(relevance: Relevance) -> Page:
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
+def explained_text(explained: Explained) -> str:
+    """Return what is explained: "the logit of “Paris”"."""
+    return explained.named(quoted(explained.choice, _CHOICE))
+
+
 def y_text(relevance: Relevance) -> str:
-    """Return what y is: "the logit of “Paris”"."""
-    return relevance.explained.named(quoted(relevance.explained.choice, _CHOICE))
+    """Return what y is, as ``explained_text``."""
+    return explained_text(relevance.explained)
 
 
 def title_text(relevance: Relevance) -> str:

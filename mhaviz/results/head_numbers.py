@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Kind
-from mhaviz.results.result import Result, ShortRepr, require_pandas
-
-if TYPE_CHECKING:
-    import pandas
+from mhaviz.results.result import RowsResult, ShortRepr
 
 LEVEL = 0.95
 """Share of the bootstrap replicates whose means lie inside an interval."""
@@ -115,7 +112,7 @@ class HeadsOfKind(ShortRepr):
             yield int(row), int(column)
 
 
-class HeadTable(Result):
+class HeadTable(RowsResult):
     """Result with numbers of heads."""
 
     kinds: tuple[HeadsOfKind, ...]
@@ -128,7 +125,3 @@ class HeadTable(Result):
                 about = {"kind": kind.kind, "layer": kind.layers[row], "head": column}
                 for name, number in known.items():
                     yield about | {"number": name} | number.of_head(row, column)
-
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return ``rows`` as a data frame. Raises MhavizError if pandas is not installed."""
-        return require_pandas().DataFrame(list(self.rows()))

@@ -58,6 +58,7 @@ class ImageAttention(Result):
         quantity: what the weights are.
         image_name: name of the only image's file; "": it is not from a file.
         left_out: number of maps of the attention that are not about these patches.
+        n_pooled: number of other maps that are left out, as they have cells of several patches.
         mean_over: what the maps are means over; empty: they are no means.
         source_grids: numbers of rows and columns of all layers that a mean is over; of the others, each patch of a
             coarser grid has divided its weight among those over it.
@@ -79,6 +80,7 @@ class ImageAttention(Result):
     quantity: Quantity = WEIGHT
     image_name: str = ""
     left_out: int = 0
+    n_pooled: int = 0
     mean_over: MeanOver = ()
     source_grids: tuple[tuple[int, int], ...] = ()
     sources: tuple[tuple[AttentionMap, tuple[int, ...]], ...] = ()
@@ -214,7 +216,7 @@ def over_image(
     chosen = replace(chosen, maps=placed)
     aspect = photos[0].shape[1] / photos[0].shape[0] if photos else None
     wanted = query if key is None else key
-    maps, of, n_used = _maps(chosen.maps, wanted, key is not None, given, aspect)
+    maps, of, n_used, n_pooled = _maps(chosen.maps, wanted, key is not None, given, aspect)
     grids = tuple(dict.fromkeys(view.grid for m in maps for view in m.views))
     if names is not None:
         maps, over = mean_of_images(maps, names, over, is_key=key is not None)
@@ -234,7 +236,8 @@ def over_image(
         key is not None,
         quantity,
         name,
-        len(chosen) - n_used,
+        len(chosen) - n_used - n_pooled,
+        n_pooled,
         over,
         grids if names and "layers" in names and len(grids) > 1 else (),
         sources,
@@ -305,14 +308,16 @@ def _photos_of(photos: tuple[NDArray[np.uint8], ...], numbers: Sequence[int]) ->
 
 def _maps(
     maps: Sequence[AttentionMap], wanted: QueryChoice, is_key: bool, grid: Grid | None, aspect: float | None
-) -> tuple[tuple[ImageMap, ...], Chosen, int]:
-    """Return the image maps, the tokens that are the query or key, and the number of maps that have them.
+) -> tuple[tuple[ImageMap, ...], Chosen, int, int]:
+    """Return the image maps, the tokens that are the query or key, the number of maps that have them, and that of maps
+    whose patches are pooled.
 
     Other maps are left out, such as those of a text beside the image, or windows without the query. Raises
     ArgumentError if no map is left.
     """
     made = list[tuple[ImageMap, Chosen]]()
     wrong = list[ArgumentError]()
+    n_pooled = sum(m.is_pooled and bool(known_views((m.rows if is_key else m.columns).tokens)) for m in maps)
     for m in maps:
         try:
             made.append(_image_map(m, wanted, is_key, grid, aspect))
@@ -329,7 +334,7 @@ def _maps(
         made = [(m, of) for m, of in made if of.kind != "patch"]  # a word, not the patch at its place in other layers
     first = made[0][1]
     alone = tuple(_joined(made)) if first.kind == "all" else tuple(m for m, _ in made)
-    return alone, first, len(made)
+    return alone, first, len(made), n_pooled
 
 
 def _joined(made: Sequence[tuple[ImageMap, Chosen]]) -> Iterator[ImageMap]:

@@ -1,5 +1,6 @@
 """Relevance of the words of a text for a prediction, beside what removing a word does to it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhaviz.inputs.tokens import Tokens
-from mhaviz.results.result import Result, ShortRepr, Source
+from mhaviz.results.result import RowsResult, ShortRepr, Source
 
 Removal = Literal["top", "all", "none"]
 """Words that are removed: the five with the largest relevance, each, or none, as in a recorded program."""
@@ -94,14 +95,14 @@ class WordRelevance(ShortRepr):
         return {
             "words": [
                 {"word": word, "tokens": tokens, "relevance": float(r), "aside": bool(aside), "fall": float(fall)}
-                | ({"without": without} if without else {})
+                | {"without": without}
                 for word, tokens, r, aside, fall, without in numbers
             ]
         }
 
 
 @dataclass(frozen=True)
-class Relevance(Result):
+class Relevance(RowsResult):
     """What the words of a text have to do with a prediction: an estimate, and the effect of removing them.
 
     The estimate is attention × gradient (Chefer, Gur and Wolf 2021, arXiv 2103.15679): positive parts only, through
@@ -131,20 +132,11 @@ class Relevance(Result):
         texts = {"text": self.text.to_dict()} | ({} if self.written is None else {"written": self.written.to_dict()})
         return about | {"removal": self.removal, "agreement": self.text.agreement} | texts
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the words as rows of a table."""
-        sides = [("text", self.text), *([] if self.written is None else [("written", self.written)])]
-        return [
-            {"side": name, "position": i, **row}
-            for name, side in sides
-            for i, row in enumerate(side.to_dict()["words"])
-        ]
-
-    def to_dataframe(self) -> Any:
-        """Return the words as a pandas DataFrame, a word in each row. Raises MhavizError if pandas is not installed."""
-        from mhaviz.results.result import require_pandas
-
-        return require_pandas().DataFrame(self.rows())
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the words, those of the text first, as rows of a table; see ``RowsResult``."""
+        for name, side in (("text", self.text), ("written", self.written)):
+            for place, word in enumerate([] if side is None else side.to_dict()["words"]):
+                yield {"side": name, "position": place, **word}
 
 
 def rank_correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:

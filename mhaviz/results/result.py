@@ -1,6 +1,7 @@
 """Base class of results: they print themselves in a line, show themselves in a notebook, and can be saved and drawn."""
 
-from collections.abc import Mapping, Sized
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
 from mhaviz.errors import MhavizError, shortened
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
@@ -192,3 +194,15 @@ class Result(ShortRepr):
         from mhaviz.views.showing import in_notebook
 
         return {"text/plain": repr(self), **in_notebook(self)}
+
+
+class RowsResult(Result):
+    """Result that is a table of numbers in long form, which a .csv file has as well."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows of the table, each a value for each column; unknown values are NaN."""
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return ``rows`` as a data frame. Raises MhavizError if pandas is not installed."""
+        return require_pandas().DataFrame(list(self.rows()))

@@ -13,8 +13,7 @@ import numpy as np
 import orjson
 
 from mhaviz.results.attention import Attention
-from mhaviz.results.head_numbers import HeadTable
-from mhaviz.results.relevance import Relevance
+from mhaviz.results.result import RowsResult
 from mhaviz.results.saved_form import METADATA, METADATA_FILE, describe, describe_source, tensor_names
 from mhaviz.views.sarif import sarif
 
@@ -96,7 +95,7 @@ def _tensors(attention: Attention) -> tuple[dict[str, Any], str]:
     return arrays, "".join(_pieces(describe_source(attention.source) | {"maps": maps}))
 
 
-def write_csv(result: Attention | HeadTable | Relevance, stream: IO[str]) -> None:
+def write_csv(result: Attention | RowsResult, stream: IO[str]) -> None:
     """Write all numbers in long form, one a line, with the columns of the result's ``to_dataframe``, head by head."""
     lines = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")  # an unquoted \r would split a line
     if not isinstance(result, Attention):

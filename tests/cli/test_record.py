@@ -1,5 +1,6 @@
 """mhaviz record as a user types it, with programs of a few lines."""
 
+import io
 import json
 import os
 import signal
@@ -438,3 +439,91 @@ for length in (5, 6):
     result = record(code, "--as", "lines", "--head", "0-4", "--layer", "0,1", "--json")
     assert result.status == 0, result.err
     assert [len(text["queries"]) for text in json.loads(result.out)["lines"]] == [5, 6]
+
+
+DIVERGES = """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project, self.factor = nn.Linear(16, 48), torch.ones(4, 1, 1)
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (4, 4)).transpose(1, 2) for y in self.project(x).chunk(3, dim=-1))
+        return nn.functional.scaled_dot_product_attention(q * self.factor, k, v).transpose(1, 2).flatten(2)
+
+torch.manual_seed(0)
+model = nn.Sequential(Attention(), Attention())
+for step in range(21):
+    if step > 8:
+        model[1].factor[3] *= 4
+    model(torch.randn(2, 6, 16))
+print("printed")
+"""
+
+
+def test_when_a_head_collapses_is_answered_by_one_command(record, tmp_path):
+    result = record(DIVERGES, "--watch", "2", "-o", "h.png", "-o", "h.csv")
+    assert result.status == 0
+    assert "printed" in result.out
+    said = next(line for line in result.err.splitlines() if "collapsed" in line)
+    when = int(said.split("since pass ")[1].split(":")[0])
+    assert said.startswith(f"mhaviz: pass {when + 2}: L1 H3 has collapsed since pass {when}: entropy ")
+    assert f"L1 H3 collapses at pass {when}: entropy" in " ".join(result.out.split())
+    assert (tmp_path / "h.png").stat().st_size > 10_000
+    lines = (tmp_path / "h.csv").read_text().splitlines()
+    assert len(lines) == 1 + 11 * 2 * 4
+    assert [line for line in lines[1:] if "entropy" in line and line.startswith(f"{when},")]
+    document = json.loads(record(DIVERGES, "--watch", "2", "--json").out)
+    assert next((one["sign"], one["layer"], one["head"]) for one in document["collapses"])[1:] == (1, 3)
+    assert document["passes"] == 21
+
+
+def test_a_watched_program_that_ends_early_or_has_no_attention(record, tmp_path):
+    result = record(DIVERGES.replace('print("printed")', "raise SystemExit(3)"), "--watch", "5", "-o", "h.json")
+    assert result.status == 3
+    assert "the program ended with exit status 3; saved what was recorded until then" in result.err
+    assert json.loads((tmp_path / "h.json").read_text())["every"] == 5
+    result = record("print('nothing')", "--watch", "5")
+    assert result.status == 1
+    assert "mhaviz: no module was called, so that there was no pass to watch" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--watch", "0"], "--watch: Input should be greater than or equal to 1"),
+        (["--watch", "many"], "--watch: "),
+        (["--watch", "5", "--passes", "0,3"], "--watch keeps numbers of each head, and no maps; leave out --passes"),
+        (["--watch", "5", "--query", "2"], "leave out --query"),
+        (["--watch", "5", "--image", "-"], "leave out --image"),
+        (["--watch", "5", "--vmax", "1"], "leave out --vmax"),
+        (["--watch", "5", "--show", "heads"], "leave out --show"),
+        (["--watch", "5", "--mean", "heads", "--by", "word"], "leave out --by, --mean"),
+        (["--watch", "5", "-o", "h.html"], "expected a name ending in .png, .svg, .pdf, .json, .csv"),
+    ],
+)
+def test_what_does_not_go_with_a_watch_is_refused_before_the_program_runs(record, options, message):
+    result = record("print('ran')", *options)
+    assert result.status == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert "ran" not in result.out
+
+
+def test_a_terminal_is_told_now_and_then_how_the_heads_are(record, monkeypatch):
+    from mhaviz.cli.commands import record as command
+
+    monkeypatch.setattr(command, "_BETWEEN_LINES", 0.0)
+    assert "least entropy" not in record(DIVERGES, "--watch", "10", "--quiet").err
+    monkeypatch.setattr(command.sys, "stderr", Terminal())
+    record(DIVERGES, "--watch", "10")
+    told = [line for line in command.sys.stderr.getvalue().splitlines() if "least entropy" in line]
+    assert [line.split(":")[1] for line in told] == [" pass 0", " pass 10", " pass 20"]
+    assert told[0].endswith(", heads that have collapsed 0")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True

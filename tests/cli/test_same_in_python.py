@@ -84,12 +84,23 @@ OF_FILES = [
     ("show w.npy --by spans.json", lambda: package.read("w.npy").by(SPANS)),
     ("record --by spans.json program.py", lambda: recorded().by(SPANS)),
     ("ablate --model bert --file t.txt --layer 1", lambda: package.ablate("bert", TEXTS, layer=1)),
+    (
+        "budget --model chat --file t.txt --keep 2,4 --policy h2o,rows --layer 1",
+        lambda: package.budget("chat", "\n".join(TEXTS), keep=(2, 4), policies=("h2o", "rows"), layer=1),
+    ),
     ("diff bert bert --file t.txt", lambda: package.diff_models("bert", "bert", TEXTS)),
     ("show w.npy --layer 1", lambda: package.read("w.npy").select(layer=1)),
     ("diff w.npy v.npy --layer 1", lambda: package.diff("w.npy", "v.npy", layer=1)),
     ("record program.py", lambda: recorded()),
     ("record --show heads program.py", lambda: recorded(statistics=True)),
+    ("record --watch 2 train.py", lambda: watched()),
 ]
+
+
+def watched():
+    with package.Watch(every=2, program="train.py") as watch:
+        runpy.run_path("train.py")
+    return watch.health
 
 
 def recorded(**how):
@@ -114,6 +125,10 @@ def files(mhaviz, model_folder, tmp_path, monkeypatch):
     Path("program.py").write_text(
         "import torch\ntorch.manual_seed(0)\nq = torch.randn(1, 2, 4, 8)\n"
         "torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
+    )
+    Path("train.py").write_text(
+        "import torch\ntorch.manual_seed(0)\nattend = torch.nn.MultiheadAttention(8, 2, batch_first=True)\n"
+        "for _ in range(5):\n    attend(*[torch.randn(2, 4, 8)] * 3)\n"
     )
 
 

@@ -58,7 +58,7 @@ def test_a_label_is_explained_in_python_as_on_the_command_line(heatmap):
 
 
 def test_the_top_prediction_is_explained_without_a_target(heatmap):
-    result = heatmap("--model", "classifier", "the cat sat", "--show", "relevance")
+    result = heatmap("--model", "classifier", "the cat sat", "--why", "top")
     assert "its top prediction" in result.out
 
 
@@ -83,8 +83,9 @@ def test_maps_of_heads_have_both_signs(heatmap, folder, mhaviz):
         (["--model", "classifier", "the cat", "a dog", "--why", "label=POSITIVE"], 2, "one prediction, got 2 texts"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--query", "cat"], 2, "leave out --query"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--verify"], 2, "leave out --verify"),
-        (["--model", "classifier", "the cat", "--removal", "all", "--layer", "0"], 2, "--removal is for words"),
-        (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "-o", "x.html"], 2, "cannot tell the format"),
+        (["--model", "classifier", "the cat", "--why", "top", "--removal", "all", "--layer", "0"], 2, "is for words"),
+        (["--model", "classifier", "the cat", "--removal", "all"], 2, "add --why"),
+        (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "-o", "x.npz"], 2, "cannot tell the format"),
         (["--model", "classifier", "the cat", "--why", "label=POSITIVE", "--show", "norms"], 2, "--why"),
     ],
 )

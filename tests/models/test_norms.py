@@ -106,7 +106,7 @@ def test_a_random_layer_alone_and_in_a_batch(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"show": "both"}, "`show`: expected weights or norms or uniform or rollout, got 'both'"),
+        ({"show": "both"}, "`show`: expected weights or norms or uniform or rollout or relevance, got 'both'"),
     ],
 )
 def test_what_does_not_go_with_norms(options, message):

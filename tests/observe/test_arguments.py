@@ -18,7 +18,7 @@ from mhaviz.observe import arguments, functions, layouts, merging, tracing, weig
 from mhaviz.observe.arguments import positional
 from mhaviz.observe.axis_rules import AXIS_RULES
 from mhaviz.observe.handlers import Done
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 X = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
 Y, IMAGE = X[:1] * 2, X[:, None].repeat(1, 2, 1, 1)
@@ -147,7 +147,13 @@ WITHOUT_NAMES = {"einsum", "lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_at
 def _followed():
     """All functions that the recorder has a rule for, by name."""
     tables = (
-        *(AXIS_RULES, Watch(lambda observed: None).handlers, functions.DROPOUTS, functions.VIEWS, functions.MULTIPLIES),
+        *(
+            AXIS_RULES,
+            Observer(lambda observed: None).handlers,
+            functions.DROPOUTS,
+            functions.VIEWS,
+            functions.MULTIPLIES,
+        ),
         *(layouts._STARTS, layouts._SORTS, layouts._RETURN_SEVERAL, weights._REORDERS),
         *(merging._LAYERS, merging._WEIGH, merging._NORMALISE),
         *(tracing._RULES, tracing.WRITERS, tracing._CUTS),
@@ -185,7 +191,7 @@ def _calls(name):
 @pytest.mark.parametrize("name", sorted(FOLLOWED))
 def test_arguments_by_name_have_the_places_that_pytorch_gives_them(name):
     """And what is seen of the call is what is seen of it by position."""
-    tried, watching = 0, Watch(lambda observed: None)
+    tried, watching = 0, Observer(lambda observed: None)
     with torch.no_grad(), watching.watching():
         X.softmax(1) @ X.mT
         for (func, args, kwargs), (_, *again) in zip(_calls(name), _calls(name), strict=True):
@@ -258,7 +264,7 @@ def _double_of():
 
 
 def test_a_function_of_a_program_is_freed_while_its_recording_lives():
-    watching = Watch(lambda observed: None)
+    watching = Observer(lambda observed: None)
     double = _double_of()
     with watching.watching():
         assert torch.equal(double(X, by=3), X * 3)
@@ -271,7 +277,7 @@ def test_a_function_of_a_program_is_freed_while_its_recording_lives():
 
 def test_no_call_is_kept_after_it_was_followed():
     """Not even of ``F.multi_head_attention_forward``, which runs another function within it."""
-    layer, watching = nn.MultiheadAttention(6, 2, batch_first=True), Watch(lambda observed: None)
+    layer, watching = nn.MultiheadAttention(6, 2, batch_first=True), Observer(lambda observed: None)
     gc.collect()
     before = sum(type(one) is Done for one in gc.get_objects())
     with watching.watching():
@@ -288,7 +294,7 @@ def test_the_arguments_of_a_call_are_bound_once(monkeypatch):
         return plan(func, *given)
 
     monkeypatch.setattr(arguments, "_plan", counted)
-    with Watch(lambda observed: None).watching():
+    with Observer(lambda observed: None).watching():
         X.softmax(dim=-1).masked_fill_(mask=MASK, value=0)
         torch.cat(tensors=[X, X], dim=1)
         F.scaled_dot_product_attention(query=X, key=X, value=X)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from watched import watch
 
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 B, H, L, K, D = 2, 3, 5, 7, 4
 CHANGES = {}
@@ -358,7 +358,7 @@ def test_one_head_of_changed_weights_is_zeroed():
 
     model, zeroed = Attending(), renormalised()
     zeroed[:, 1] = 0
-    with torch.no_grad(), Watch(lambda observed: observed.zero([1]), model).watching():
+    with torch.no_grad(), Observer(lambda observed: observed.zero([1]), model).watching():
         output = model(*qkv())
     torch.testing.assert_close(output, zeroed @ qkv()[2])
 

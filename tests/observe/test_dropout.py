@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from watched import CLOSE, watch
 
 from mhaviz import record
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 B, H, L, K, D = 2, 3, 5, 7, 4
 Q, KEYS, V = (torch.randn(B, H, n, D, generator=torch.Generator().manual_seed(n)) for n in (L, K, K + 1))
@@ -349,7 +349,7 @@ def test_no_memory_is_kept():
         kept.append(weakref.ref(A))
         return F.dropout(A, P) @ V.double()
 
-    with (watching := Watch(lambda observed: None)).watching():
+    with (watching := Observer(lambda observed: None)).watching():
         output = program()
         gc.collect()
         assert kept[0]() is None

@@ -585,7 +585,7 @@ def test_a_state_that_adds_token_after_token_stays_one_mixture():
             state = 0.9 * state + 0.1 * x[:, t]
             rows.append(state)
         states = torch.stack(rows, 1)
-        assert len(recording._watch._tracer.known(states).regions.sources) < 9
+        assert len(recording._observer._tracer.known(states).regions.sources) < 9
         by_sdpa(states, states, states)
     (m,) = recording.attention.maps
     assert m.keys == ("0", *(f"row {i}" for i in range(1, n)))

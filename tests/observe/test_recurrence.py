@@ -385,7 +385,7 @@ def test_nothing_is_kept_of_a_program_that_has_run():
     with record(model) as recording:
         model(sources())
         model.taken()
-        marked = recording._watch._recurrence._marks.objects()
+        marked = recording._observer._recurrence._marks.objects()
         assert not [x for x in marked if x.is_floating_point()], "ids are kept for names"
 
 

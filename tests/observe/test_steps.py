@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from watched import CLOSE, watch
 
 from mhaviz.observe import mode
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 B, H, L, K, D = 2, 3, 5, 7, 4
 D_MODEL = H * D
@@ -52,7 +52,7 @@ def inputs():
 def steps_of(function, *args, model=None):
     """The steps, and what the function returns."""
     steps = []
-    with Watch(lambda observed: None, model, on_step=steps.append).watching():
+    with Observer(lambda observed: None, model, on_step=steps.append).watching():
         result = function(*args)
     return steps, result
 
@@ -186,7 +186,7 @@ def test_steps_have_modules_and_lines():
 def test_no_step_is_made_where_nobody_listens(monkeypatch, mix):
     made = []
     monkeypatch.setattr(mode, "Step", lambda *args, **kwargs: made.append(args))
-    monkeypatch.setattr(Watch, "_take_step", lambda *args, **kwargs: made.append(args))
+    monkeypatch.setattr(Observer, "_take_step", lambda *args, **kwargs: made.append(args))
     seen, _ = watch(Attend(mix), *inputs())
     assert len(seen) == 1
     assert not made
@@ -207,7 +207,7 @@ def test_errors_of_who_listens_do_not_reach_the_program(mix):
 
     layer = Attend(mix)
     expected = layer(*inputs())
-    watching = Watch(lambda observed: None, on_step=failing)
+    watching = Observer(lambda observed: None, on_step=failing)
     with watching.watching():
         output = layer(*inputs())
     assert torch.equal(output, expected)

@@ -309,3 +309,57 @@ def test_what_is_no_image_has_no_patches(name):
     with mhaviz.record(net := Net()) as recording, torch.no_grad():
         net(x)
     assert not any(m.columns.tokens.images for m in recording.attention)
+
+
+class Denoiser(nn.Module):
+    """A small U-Net on latents, told a time: words are looked at in two resolutions, column by column."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.write = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(16, 4, 3, padding=1)
+        self.shrink, self.time = nn.Conv2d(8, 8, 3, 2, 1), nn.Linear(2, 8)
+
+    def look(self, x, words):
+        queries = x.mT.flatten(2).mT  # batch_size width·height features
+        seen = F.scaled_dot_product_attention(queries, words, words)
+        return x + seen.mT.unflatten(2, (x.shape[3], x.shape[2])).mT
+
+    def forward(self, x, time, words):
+        angles = torch.stack([torch.sin(time), torch.cos(time)], -1).expand(len(x), 2)
+        x = self.read(x) + self.time(angles)[:, :, None, None]
+        x = self.look(x, words)
+        low = self.look(self.shrink(x) + self.time(angles)[:, :, None, None], words)
+        return self.write(torch.cat([x, F.interpolate(low, scale_factor=2.0)], 1))
+
+
+STEPS = {
+    "the latents less a part": lambda latents, with_words, _: latents - 0.1 * with_words,
+    "guided": lambda latents, with_words, without: latents - 0.1 * (without + 5 * (with_words - without)),
+    "with noise": lambda latents, with_words, _: 0.9 * latents - 0.1 * with_words + torch.randn_like(latents),
+    "as DDIM": lambda latents, with_words, _: 0.8 * ((latents - 0.6 * with_words) / 0.8).clamp(-1, 1) + with_words / 2,
+}
+
+
+@pytest.mark.parametrize(("step", "batch_size"), [(step, 1 + (step == "guided")) for step in STEPS])
+def test_an_image_that_is_made_in_steps_keeps_its_places(step, batch_size):
+    """As by a diffusion model with classifier-free guidance: both halves of a batch are of the same latents."""
+    torch.manual_seed(0)
+    net, words, latents = Denoiser(), torch.randn(2 * batch_size, 5, 8), torch.randn(batch_size, 4, 4, 6)
+    with mhaviz.record(net, passes="0-", examples="all") as recording, torch.no_grad():
+        for time in (1.0, 0.5):
+            without, with_words = net(torch.cat([latents, latents]), torch.tensor(time), words).chunk(2)
+            latents = STEPS[step](latents, with_words, without)
+    maps = recording.attention.maps
+    assert len(maps) == 2 * 2 * 2 * batch_size
+    for m in maps:
+        height, width = (4, 6) if m.layer == 0 else (2, 3)
+        assert m.queries == tuple(f"{row},{column}" for column in range(width) for row in range(height))
+        assert [image.image for image in m.rows.tokens.images] == [m.sentence % batch_size]
+
+
+def test_a_mirror_image_is_another_image():
+    """Though it is made of the same numbers as the image."""
+    latents = torch.randn(1, 4, 4, 6)
+    with mhaviz.record(net := Denoiser(), examples="all") as recording, torch.no_grad():
+        net(torch.cat([latents, latents.flip(3)]), torch.tensor(1.0), torch.randn(2, 5, 8))
+    assert [m.rows.tokens.images[0].image for m in recording.attention if m.layer == 0] == [0, 1]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 Q, K, V = torch.randn(3, 2, 3, 5, 4, generator=torch.Generator().manual_seed(0)).unbind()  # batch heads length features
 SCORES = "bhqd,bhkd->bhqk"
@@ -79,7 +79,7 @@ def met(function):
         )
 
     model = Attending(function)
-    watch = Watch(on_observed, model)
+    watch = Observer(on_observed, model)
     with torch.no_grad(), watch.watching():
         model(Q)
     assert not watch.missed

@@ -5,7 +5,7 @@ import torch
 from rounding import rounding
 from torch.nn import functional as F  # noqa: N812
 
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 CLOSE = rounding()
 
@@ -65,7 +65,7 @@ def test_one_head_is_zero_and_others_are_what_they_were(function):
     expected = sdpa(Q, K, V)
     expected[:, 1] = 0
     model = Attending(function)
-    watch = Watch(lambda observed: observed.zero([1]), model)
+    watch = Observer(lambda observed: observed.zero([1]), model)
     with torch.no_grad(), watch.watching():
         found = model(Q, K, V)
     assert not watch.missed
@@ -76,6 +76,6 @@ def test_one_head_is_zero_and_others_are_what_they_were(function):
 def test_what_pytorch_has_projected_cannot_be_zeroed():
     model, zeros = torch.nn.MultiheadAttention(12, 3, batch_first=True).eval(), []
     x = torch.randn(2, 5, 12)
-    with torch.no_grad(), Watch(lambda observed: zeros.append(observed.zero), model).watching():
+    with torch.no_grad(), Observer(lambda observed: zeros.append(observed.zero), model).watching():
         model(x, x, x)
     assert zeros == [None]

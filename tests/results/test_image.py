@@ -227,6 +227,10 @@ def test_maps_without_patches(attention):
     both = Attention(Source(""), (first, replace(masked, layer=1)))
     assert [m.layer for m in both.over_image(PHOTO).maps] == [0]
     assert both.over_image(PHOTO).left_out == 1
+    others = Attention(Source(""), (first, replace(pooled, layer=1)))
+    over = others.over_image(PHOTO)
+    assert ([m.layer for m in over.maps], over.left_out, over.n_pooled) == ([0], 0, 1)
+    assert "1 map with cells of several patches left out, which a larger size keeps" in over.to_html()
     with pytest.raises(ArgumentError, match="maps of one quantity"):
         Attention(Source(""), (first, replace(first, quantity=QUANTITIES[0]))).over_image(PHOTO)
 

@@ -12,12 +12,13 @@ from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import CheckpointOptions
+from mhaviz.cli.shared.models import CheckpointOptions, WhyOption, parse_why
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
-from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice
+from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.span_choice import SpanKind
 from mhaviz.pages.registry import ABLATION_SUFFIXES, HEAD_SUFFIXES
+from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
@@ -52,6 +53,7 @@ def heads(
     query: Annotated[
         str | None, typer.Option(metavar="SPAN", help="With --by: span of the queries. \\[default: the last]")
     ] = None,
+    why: WhyOption = None,
     sentences: Sentences = None,
     file: CorpusFile = None,
     languages: Languages = None,
@@ -65,6 +67,7 @@ def heads(
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
     mhaviz heads --model path/to/bert --pairs pronouns.jsonl -o pronouns.png
     mhaviz heads --model path/to/llama --by turn --file chats.jsonl -o turns.png
+    mhaviz heads --model path/to/classifier --why label=POSITIVE --file reviews.txt -o why.png
     torchrun --nproc-per-node 8 -m mhaviz heads --model path/to/bert --file corpus.txt -o heads.png
 
     For each head: entropy; attention distance; mean weight on the query itself, on the previous, next and first token,
@@ -78,16 +81,25 @@ def heads(
     head misses. With --by: mean weight from one span, such as the answers of chats, on each of the others, beside what
     uniform attention would give.
 
-    Output: a {HEAD_SUFFIXES} file; with --pairs and --by no page for the browser.
+    With --why: on which heads predictions hang, by gradients, beside what zeroing each head changes, as ablate does.
+
+    Output: a {HEAD_SUFFIXES} file; with --pairs, --by and --why no page for the browser.
     """
     if by in get_args(SpanKind) and by != "turn":
         raise ArgumentError(f"--by: expected turn, or a file of texts with spans, got {quoted(by)}")
     spans = Path(by) if by not in (None, "turn") else None
-    suffixes = HEAD_SUFFIXES if pairs is None and by is None else ABLATION_SUFFIXES
+    has_page = all(one is None for one in (pairs, by, why))
+    suffixes = HEAD_SUFFIXES if has_page else ABLATION_SUFFIXES
     delivery.check([one for one in (file, pairs, spans) if one], suffixes)
     style = style_of(looks, delivery)
     if query is not None and by is None:
         raise ArgumentError("--query chooses a span of texts; add --by turn or --by FILE")
+    if why is not None:
+        if pairs is not None or by is not None or languages:
+            raise ArgumentError("--why explains predictions of texts; leave out --pairs, --by and --languages")
+        require_unread([probes, corpus, ranking], ["--top"], "--why explains predictions, and has numbers of its own")
+        _explain(checkpoint, delivery, style, sentences, file, why, ranking.top)
+        return
     if by is not None:
         if sentences or pairs or (spans and file):
             raise ArgumentError(f"--by {by} takes the place of sentences and pairs; leave them out")
@@ -117,9 +129,11 @@ def heads(
 
 
 @contextmanager
-def _studied(checkpoint: CheckpointOptions, delivery: Delivery) -> "Iterator[tuple[LoadedModel, dict[str, Any]]]":
+def _studied(
+    checkpoint: CheckpointOptions, delivery: Delivery, predicts: bool = False
+) -> "Iterator[tuple[LoadedModel, dict[str, Any]]]":
     """Return the model, and the options that all its studies have, while the progress is shown."""
-    loaded = checkpoint.load(delivery)
+    loaded = checkpoint.load(delivery, predicts)
     with corpus_progress(delivery.quiet) as on_progress:
         yield (
             loaded,
@@ -130,6 +144,28 @@ def _studied(checkpoint: CheckpointOptions, delivery: Delivery) -> "Iterator[tup
                 "on_progress": on_progress,
             },
         )
+
+
+def _explain(
+    checkpoint: CheckpointOptions,
+    delivery: Delivery,
+    style: "Style",
+    sentences: list[str] | None,
+    file: Path | None,
+    why: str,
+    most: int | None,
+) -> None:
+    """Show on which heads the predictions of texts hang; ``most``: number of heads in the table."""
+    if not this_process().is_alone:
+        raise ArgumentError("--why reads all texts in one process; start it without torchrun")
+    texts = stream_sentences(sentences, file)
+    with _studied(checkpoint, delivery, predicts=True) as (loaded, options):
+        found = loaded.head_relevance(texts, parse_why(why) or "", **options)
+    from mhaviz.pages.head_numbers import Order
+    from mhaviz.pages.head_relevance import USUAL_RELEVANCE
+
+    order = Order(USUAL_RELEVANCE.column, most)
+    delivery.deliver(found, style, order=order, notice=quotes_notice(sentences))
 
 
 def _look_at_spans(

@@ -13,13 +13,25 @@ from mhaviz.cli.shared.change_limit import span_notices
 from mhaviz.cli.shared.console import option_name, progress
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import deliver_over, parse_grid, require_images, require_one_side
-from mhaviz.cli.shared.models import AnyModelOptions, By, Generate, Heads, Kind, Layers, Mean, model_option, read_by
+from mhaviz.cli.shared.models import (
+    AnyModelOptions,
+    By,
+    Generate,
+    Heads,
+    Kind,
+    Layers,
+    Mean,
+    WhyOption,
+    model_option,
+    parse_why,
+    read_by,
+)
 from mhaviz.cli.shared.parsing import parse_window, parsed
 from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.given import Given
-from mhaviz.pages.registry import ABLATION_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES
+from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES, PAGE_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.results.attention import Attention
@@ -51,21 +63,15 @@ def heatmap(
     target: Target = None,
     instead: Instead,
     show: Annotated[
-        Literal["weights", "norms", "uniform", "rollout", "relevance"],
+        Literal["weights", "norms", "uniform", "rollout"],
         model_option(
             metavar="NUMBERS",
             show_default=False,
             help="weights (default); norms: weight × norm of v W_O; uniform: weight × keys seen; rollout up to each "
-            "layer; relevance: which words made the top prediction.",
+            "layer.",
         ),
     ] = "weights",
-    why: Annotated[
-        str | None,
-        model_option(
-            metavar="TARGET",
-            help='Which words made this prediction: a token such as " Paris", or label=NAME.',
-        ),
-    ] = None,
+    why: WhyOption = None,
     removal: Annotated[
         Literal["top", "all"] | None,
         model_option(
@@ -124,12 +130,13 @@ def heatmap(
 
     Output: a {MAP_SUFFIXES} file.
     """
-    explains = why is not None or removal is not None or show == "relevance"
-    suffixes = MAP_SUFFIXES if without is None else PAGE_SUFFIXES
-    if explains and show not in ("weights", "relevance"):
+    explains = why is not None
+    if removal is not None and not explains:
+        raise ArgumentError("--removal says which words are removed to explain a prediction; add --why")
+    if explains and show != "weights":
         raise ArgumentError("--why shows relevance; leave out --show")
-    if explains and layer is None and head is None:
-        suffixes = ABLATION_SUFFIXES
+    has_words = explains and layer is None and head is None
+    suffixes: tuple[str, ...] = HEAD_SUFFIXES if has_words else MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     images = image or []
     given = given_to(
         model, delivery, texts, target, instead, suffixes, generate=generate, whole=long.whole, images=images
@@ -154,7 +161,7 @@ def heatmap(
             explained = loaded.attend(
                 given,
                 show="relevance",
-                why=why,
+                why=parse_why(why),
                 removal=removal,
                 layer=layer,
                 head=head,

@@ -1,17 +1,19 @@
 """mhaviz record"""
 
 import os
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from mhaviz.cli.command import asked, require_unread
-from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PoolOptions, style_of
+from mhaviz.cli.shared.appearance import ColourOptions, MapOptions, PictureOptions, PoolOptions, style_of
 from mhaviz.cli.shared.console import option_name, say
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.images import ImageOptions
@@ -21,13 +23,23 @@ from mhaviz.cli.shared.queries import likely_form, maps_of, require_looks
 from mhaviz.cli.surroundings import room_for_a_program
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.texts import read_labels
-from mhaviz.pages.registry import HEAD_SUFFIXES, MAP_SUFFIXES
+from mhaviz.pages.registry import HEAD_SUFFIXES, HEALTH_SUFFIXES, MAP_SUFFIXES
 
 if TYPE_CHECKING:
     from mhaviz.api.recording import Recording
-    from mhaviz.observe.program import Ending, Program
+    from mhaviz.api.watching import Watch
+    from mhaviz.observe.program import Program
     from mhaviz.results.attention import Attention
     from mhaviz.views.style import Style
+
+_BETWEEN_LINES = 10.0  # seconds between lines on a program that is watched
+_WORST = {
+    "attention/largest_score/highest": "largest score",
+    "attention/entropy/lowest": "least entropy of a head",
+    "attention/one_hot/highest": "most one-hot rows of a head",
+    "attention/collapsed_heads": "heads that have collapsed",
+}
+"""What such a line says of a sample, by the names of its scalars."""
 
 _MOST_HEADS = 16  # rows of the table of --show heads
 _MOST_TOKENS = 2**31  # so that maps are kept whole, as far as memory allows, to be summed by span
@@ -55,7 +67,7 @@ class Recorded:
         typer.Option(
             metavar="FILE",
             help="UTF-8 file with names of the tokens, one per line. \\[default: from the program's only tokenizer, if "
-            "numbers were looked up in a table of its size, even if they are no words; else positions]",
+            "a table of its size was read; else positions]",
         ),
     ] = None
 
@@ -78,14 +90,19 @@ def record(
     looks: MapOptions,
     images: ImageOptions,
     show: Annotated[
-        Literal["weights", "rollout", "heads"],
+        Literal["weights", "rollout", "heads"] | None,
         typer.Option(
             metavar="weights|rollout|heads",
-            help="rollout: attention rollout up to each layer; heads: where each looks, averaged over all passes.",
+            help="rollout: attention rollout up to each layer; heads: where each looks, over all passes. "
+            "\\[default: weights]",
         ),
-    ] = "weights",
+    ] = None,
     mean: Mean = None,
     by: By = None,
+    watch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="When which head collapses, from each Nth pass."),
+    ] = None,
 ) -> None:
     """Run a PyTorch program, and draw the attention weights that it computes.
 
@@ -94,6 +111,7 @@ def record(
     mhaviz record -o maps.safetensors -m my_package.generate "a prompt"
     mhaviz record --module 'blocks.*.attn' --passes 0,100,200- -o film.html train.py
     mhaviz record --show heads -o heads.png evaluate.py
+    mhaviz record --watch 50 -o health.png -o health.csv train.py
     mhaviz record --image photo.png -o over.png classify.py photo.png
     mhaviz record --examples all --mean heads,layers,examples --query '#0' -o bars.png train.py
 
@@ -103,9 +121,22 @@ def record(
 
     The first forward pass of each attention is drawn, unless --passes chooses others.
 
-    Output: a {MAP_SUFFIXES} file.
+    Output: a {MAP_SUFFIXES} file, of --watch no maps.
     """
+    name = f"-m {script}" if is_module else Path(script).name
     inputs = [Path(script), *([recorded.tokens] if recorded.tokens else []), *images.files]
+    if watch is not None:
+        delivery.check(inputs, HEALTH_SUFFIXES)
+        study = "--watch keeps numbers of each head, and no maps"
+        read = ("--module", *(option_name(one.name) for one in fields(PictureOptions)))
+        require_unread((recorded, pooled, images, looks), read, study)
+        if others := [option for option, value in (("--show", show), ("--by", by), ("--mean", mean)) if value]:
+            raise ArgumentError(f"{study}; leave out {', '.join(others)}")
+        style, program = style_of(looks, delivery), _find(script, arguments or [], is_module)
+        _warn_of_output(delivery, arguments or [])
+        watching = _watching(watch, recorded.module, name, delivery)
+        _run(program, watching, delivery, lambda: _deliver_health(watching, delivery, style))
+    show = show or "weights"
     delivery.check(inputs, HEAD_SUFFIXES if show == "heads" else MAP_SUFFIXES)
     if show == "heads":
         require_unread(
@@ -122,7 +153,6 @@ def record(
     images.check(names_patches=True, head=recorded.head, is_mean=mean is not None)
     _require_form(images, style, show)
     spans = read_by(by)
-    folder = Path.cwd()
     program = _find(script, arguments or [], is_module)
     _warn_of_output(delivery, arguments or [])
 
@@ -135,25 +165,62 @@ def record(
         size=pooled.size if spans is None else pooled.size or _MOST_TOKENS,
         statistics=show == "heads",
         page=".html" in delivery.suffixes and show == "weights" and by is None and mean is None,
-        program=f"-m {script}" if is_module else Path(script).name,
+        program=name,
     )
     if show == "rollout":
         recording.require_rollout()
-    with room_for_a_program(keeps_stdout=delivery.json), recording:
+    _run(program, recording, delivery, lambda: _deliver(recording, delivery, style, images, show, spans, mean))
+
+
+def _run(
+    program: "Program", recorder: "Recording | Watch", delivery: Delivery, deliver: Callable[[], None]
+) -> NoReturn:
+    """Run the program within the recorder, deliver what has come of it, and exit with the program's status."""
+    folder = Path.cwd()
+    with room_for_a_program(keeps_stdout=delivery.json), recorder:
         ending = program.run()
     if ending.is_fork:
         raise typer.Exit(ending.status)
 
     with suppress(FileNotFoundError):  # if the folder is gone, files elsewhere can still be saved
         os.chdir(folder)
+    if ending.how is not None and not recorder.is_empty:
+        verb = "saved" if delivery.paths else "here is"
+        delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")
     try:
-        _deliver(recording, ending, delivery, style, images, show, spans, mean)
+        deliver()
     except MhavizError as error:
         if not ending.status:
             raise
-        if not (recording.is_empty and ending.said_why):
+        if not (recorder.is_empty and ending.said_why):
             say(str(error))
     raise typer.Exit(ending.status)
+
+
+def _watching(every: int, module: list[str] | None, name: str, delivery: Delivery) -> "Watch":
+    """Return what watches the program; on a terminal, it says now and then how the heads are."""
+    from mhaviz.api.watching import Watch
+
+    said = time.monotonic()
+
+    def on_sample(number: int, scalars: Mapping[str, float]) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _BETWEEN_LINES:
+            said = time.monotonic()
+            worst = (f"{text} {scalars[name]:.3g}" for name, text in _WORST.items() if name in scalars)
+            delivery.tell(f"pass {number:,}: {', '.join(worst)}")
+
+    on_terminal = on_sample if sys.stderr.isatty() and not delivery.quiet else None
+    return Watch(every=every, module=module, on_sample=on_terminal, on_notice=delivery.tell, program=name)
+
+
+def _deliver_health(watching: "Watch", delivery: Delivery, style: "Style") -> None:
+    """Save and show the health of the program's heads. Raises MhavizError."""
+    if watching.is_empty:
+        delivery.tell(*watching.notices[1:])  # the error says the first
+    health = watching.health
+    delivery.tell(*watching.notices)
+    delivery.deliver(health, style)
 
 
 def _require_form(images: ImageOptions, style: "Style", show: str) -> None:
@@ -178,7 +245,6 @@ def _find(script: str, arguments: list[str], is_module: bool) -> "Program":
 
 def _deliver(
     recording: "Recording",
-    ending: "Ending",
     delivery: Delivery,
     style: "Style",
     images: ImageOptions,
@@ -194,9 +260,6 @@ def _deliver(
         result = recording.head_statistics
     else:
         result = recording.rollout if show == "rollout" else recording.attention
-    if ending.how is not None:
-        verb = "saved" if delivery.paths else "here is"
-        delivery.tell(f"the program ended with {ending.how}; {verb} what was recorded until then")
     delivery.tell(*(recording.missed if show == "heads" else recording.notices))
     if show == "heads":
         from mhaviz.pages.head_numbers import Order

@@ -14,10 +14,12 @@ FILES = (
     "bottles.txt",
     "deletion.py",
     "denoise.py",
+    "diverge.py",
     "documents.json",
     "documents.txt",
     "induction.py",
     "my_attention.py",
+    "paint.py",
     "pairs.tsv",
     "pronouns.tsv",
     "questions.jsonl",
@@ -25,6 +27,7 @@ FILES = (
     "scripts.txt",
     "sentiment.py",
     "text.txt",
+    "words.txt",
 )
 
 

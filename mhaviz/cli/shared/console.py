@@ -23,6 +23,7 @@ _OTHER_NAMES = {
     "form": "--as",
     "causal": "--mask",
     "room": "--for",
+    "policies": "--policy",
     "device_map": "--device",
     "max_memory": "--device",
     "revision": "--model NAME@REVISION",

@@ -99,6 +99,20 @@ def read_by(by: str | None) -> Any:
         raise MhavizError(f"{by}: {error}") from error
 
 
+WhyOption = Annotated[
+    str | None,
+    model_option(
+        metavar="TARGET",
+        help='Explain a prediction: a token such as " Paris", label=NAME, or top, what the model predicts.',
+    ),
+]
+
+
+def parse_why(why: str | None) -> str | None:
+    """Return a target as an argument of ``attend``: "top" is the model's own top prediction."""
+    return "" if why == "top" else why
+
+
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
     AnyKind | None,
@@ -206,14 +220,13 @@ class AnyModelOptions(ModelOptions):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CheckpointOptions:
-    """Options for a transformers checkpoint, its device, and the attentions that are shown."""
+class DecoderOptions:
+    """Options for a transformers checkpoint, its device, and the layers that are shown."""
 
     model: Annotated[
         str, typer.Option(metavar="FOLDER|ID", help="A transformers folder or hub id, such as gpt2@REVISION.")
     ]
     layer: Layers = None
-    kind: Kind = None
     device: Device = "auto"
     dtype: Dtype = None
 
@@ -222,6 +235,13 @@ class CheckpointOptions:
         loaded = load_model(self.model, delivery, self.device, dtype=self.dtype, predicts=predicts)
         delivery.tell(*loaded.notices)
         return loaded
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckpointOptions(DecoderOptions):
+    """Options for a transformers checkpoint, its device, and the attentions that are shown."""
+
+    kind: Kind = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -199,6 +199,20 @@ def read_sentences(given: OneSentence | Several, whole: bool = False) -> list[st
     return read
 
 
+def read_wholes(arguments: Sequence[str] | None, files: Sequence[Path]) -> list[str]:
+    """Read texts: the sentences of the arguments, then each file as one text.
+
+    Raises:
+        ArgumentError: there is no text, or standard input is named twice.
+        MhavizError: a file cannot be read, is not UTF-8, or holds no text.
+    """
+    given = [*_arguments(arguments, None), *files]
+    if [str(one) for one in given].count(str(STANDARD_INPUT)) > 1:
+        raise ArgumentError("standard input can be read once, got - twice; leave out one")
+    require_some(given)
+    return [_whole(one) if isinstance(one, Path) else one for one in given]
+
+
 def _whole(path: Path) -> str:
     text = read_text(path)
     if not text.strip():

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import GradedRun
 from mhaviz.attention.targets import (
+    Score,
     Target,
     Why,
     label_of,
-    require_finite,
     target_of_function,
     target_of_logits,
     target_of_written,
@@ -22,7 +22,7 @@ from mhaviz.inputs.tokens import Text
 from mhaviz.models.graded_run import graded_run, hold_site
 from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.read import id_of, name_tokens, plain_ids
-from mhaviz.models.transformers.run import run, run_hooked
+from mhaviz.models.transformers.run import Hook, run, run_hooked
 from mhaviz.models.transformers.sites import few_tokens
 from mhaviz.models.transformers.texts import Texts
 from mhaviz.observe.gradients import gradients_beside_attention
@@ -58,10 +58,11 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
     if is_masked:
         return _target_of_token(texts, why, text, lambda text: len(text.source) - 1)
     mask = id_of(loaded.tokenizer, "mask_token_id")
-    if mask is None or text.source.ids.count(mask) != 1:
+    there = text.source.ids.count(mask) if mask is not None else 0
+    if mask is None or there != 1:
+        name = "mask token" if mask is None else _token_name(loaded)(mask).strip()
         raise ArgumentError(
-            f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one "
-            f"{loaded.tokenizer.mask_token or 'mask token'} in the text, got {text.source.ids.count(mask or -1)}"
+            f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one {name} in the text, got {there}"
         )
     return _target_of_token(texts, why, text, lambda text: text.source.ids.index(mask))
 
@@ -109,15 +110,11 @@ def _output(texts: Texts, text: Text) -> Any:
     return run(texts.loaded, texts.batch([text]), whole=True)
 
 
-def score(texts: Texts, text: Text, target: Target) -> tuple[float, str]:
-    """Run the model on a text, and return the target's value, and what is chosen; see ``Model.score``."""
-    output = _output(texts, text)
-    with torch.no_grad(), texts.loaded.running():
-        return require_finite(float(target.value(output, text))), _chosen(target, output, text)
-
-
-def _chosen(target: Target, output: Any, text: Text) -> str:
-    return "" if target.chosen is None else target.chosen(output, text)
+def score(texts: Texts, text: Text, target: Target, hook: Hook) -> Score:
+    """Run the model on a text with a hook on its attentions, and return what comes of a target."""
+    with torch.no_grad():
+        output = run_hooked(texts.loaded, texts.batch([text]), hook, whole=True)
+        return target.score(output, text)
 
 
 def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
@@ -126,7 +123,7 @@ def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
     with torch.inference_mode(False), torch.enable_grad():
         _require_attention_alone(loaded)
         output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
-        return graded_run(loaded.name, loaded.sites, target.value(output, text), _chosen(target, output, text))
+        return graded_run(loaded.name, loaded.sites, target, output, text)
 
 
 def _mixing(loaded: Loaded) -> str:

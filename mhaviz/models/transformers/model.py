@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mhaviz.attention.model import CorpusModel, GradedRun, Inputs, OnAttention, Site, SiteCall, heads_of, show
 from mhaviz.attention.norms import value_norms
-from mhaviz.attention.targets import Target, Why
+from mhaviz.attention.targets import Score, Target, Why
 from mhaviz.devices import require_memory
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.given import Given
@@ -167,9 +167,9 @@ class TransformersModel(CorpusModel):
         self._require_one_process("gradients are computed")
         return explain.graded(self.texts, text, target)
 
-    def score(self, text: Text, target: Target) -> tuple[float, str]:
+    def score(self, text: Text, target: Target) -> Score:
         """See ``Model.score``."""
-        return explain.score(self.texts, text, target)
+        return explain.score(self.texts, text, target, self._zero)
 
     @property
     def predictor(self) -> TransformersPredictor:

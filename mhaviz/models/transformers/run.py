@@ -15,7 +15,7 @@ from mhaviz.models.transformers.load import Loaded
 from mhaviz.models.transformers.sharing import gather_heads
 from mhaviz.observe.attention_functions import OnObserved, hooked
 from mhaviz.observe.handlers import VisitorError
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 from mhaviz.observe.observed import ObservedCall
 
 Hook = Callable[[int, ObservedCall], None]
@@ -92,10 +92,10 @@ def _watching(loaded: Loaded, length: int, hook: OnObserved, on_missed: OnMissed
             observed = replace(observed, call=call, weighted=None)
         hook(observed)
 
-    watch = Watch(on_observed, loaded.model)
-    with watch.watching():
+    observer = Observer(on_observed, loaded.model)
+    with observer.watching():
         yield
-    for line in watch.missed:
+    for line in observer.missed:
         on_missed(line)
 
 

@@ -159,7 +159,8 @@ def decide_curves(curves: Curves, style: Style) -> CurvesPart:
     def sizes(at_end: float, beside: float, least: float) -> tuple[int, float, float]:
         """Return how many plots stand side by side, and the width and the height of their axes."""
         widths = {n: (room - left - at_end + beside) / n - beside for n in range(1, min(len(plots), _ABREAST) + 1)}
-        columns = max((n for n, width in widths.items() if width >= least), default=1)
+        most = max((n for n, width in widths.items() if width >= least), default=1)
+        columns = math.ceil(len(plots) / math.ceil(len(plots) / most))  # four stand as two and two
         return columns, widths[columns], min(max(_SHAPE * widths[columns], _LEAST_HIGH), _MOST_HIGH)
 
     at_ends: list[list[Name]] | None = None

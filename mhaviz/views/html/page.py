@@ -4,14 +4,16 @@ The page fetches nothing: its Content-Security-Policy allows only the script and
 The script stands after the thumbnails, so that the overview is drawn while the browser reads all other numbers.
 """
 
-import base64
-import hashlib
 import html
 import json
 from importlib import resources
 from typing import Any, BinaryIO
 
+from mhaviz.pages.registry import page_of
+from mhaviz.results.relevance import Relevance
 from mhaviz.views.html.contents import contents_of
+from mhaviz.views.html.policy import hash_of
+from mhaviz.views.html.text_page import write_text_page
 from mhaviz.views.style import Style
 
 _BROKEN = (
@@ -26,13 +28,17 @@ def write_html(result: object, style: Style, stream: BinaryIO, **details: Any) -
     Raises:
         MhavizError: the result has no maps, or its page would be too large.
     """
+    if isinstance(result, Relevance):
+        page = page_of(result, **details)
+        stream.write(write_text_page(page, style).encode("utf-8", "replace"))
+        return
     contents = contents_of(result, style, **details)
     script, styles = page_assets()
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {_hash(script)}",
-            f"style-src {_hash(styles)}",
+            f"script-src {hash_of(script)}",
+            f"style-src {hash_of(styles)}",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -65,10 +71,6 @@ def page_assets() -> tuple[str, str]:
     built = resources.files("mhaviz").joinpath("web", "dist")
     script, styles = (built.joinpath(name).read_text(encoding="utf-8") for name in ("main.js", "page.css"))
     return script, styles
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
 def _json(document: object) -> str:

@@ -23,7 +23,7 @@ from watched import Seen, assert_explains, uses_torch_jit, watch
 
 from mhaviz.observe import marks, modules
 from mhaviz.observe.handlers import VisitorError
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 
 
 class Attend(nn.Module):
@@ -116,7 +116,7 @@ def _by_function(x):
 
 def test_functions_without_modules_are_named_by_their_line():
     assert watch(_by_function, X)[0].names == [
-        f"test_watch.py:{_by_function.__code__.co_firstlineno + 2}, _by_function"
+        f"test_observer.py:{_by_function.__code__.co_firstlineno + 2}, _by_function"
     ]
 
 
@@ -149,7 +149,7 @@ def test_modules_that_raise_have_ended():
 
 def test_exceptions_pass_through_and_everything_is_put_back():
     before = _state()
-    with pytest.raises(KeyboardInterrupt), Watch(lambda observed: None).watching():
+    with pytest.raises(KeyboardInterrupt), Observer(lambda observed: None).watching():
         raise KeyboardInterrupt
     assert _state() == before
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
@@ -165,15 +165,15 @@ def test_what_the_visitor_raises():
     def theirs(observed):
         raise VisitorError(ValueError("a visitor's"))
 
-    watching = Watch(ours)
+    watching = Observer(ours)
     with watching.watching():
         Blocks()(X)
     assert list(watching.missed) == [f"{name}: not shown, ValueError: a bug of ours" for name in NAMES]
-    with pytest.raises(VisitorError), Watch(theirs).watching():
+    with pytest.raises(VisitorError), Observer(theirs).watching():
         Attend(by_hand=True)(X)
-    with pytest.raises(VisitorError), Watch(theirs).watching():
+    with pytest.raises(VisitorError), Observer(theirs).watching():
         Attend(by_hand=False)(X)
-    with pytest.raises(VisitorError), Watch(theirs).watching():
+    with pytest.raises(VisitorError), Observer(theirs).watching():
         nn.MultiheadAttention(8, 2)(X, X, X)
 
 
@@ -186,7 +186,7 @@ def test_nested_watches_both_see_all_and_nothing_of_each_other():
             seen.append(observed)
             observed.call.weights() @ torch.ones(5, 3)  # what a visitor computes is seen by nobody
 
-        return Watch(take)
+        return Observer(take)
 
     with taking(outer).watching(), taking(inner).watching():
         model[0](X)
@@ -196,7 +196,7 @@ def test_nested_watches_both_see_all_and_nothing_of_each_other():
 
 def test_a_watch_that_is_entered_again_sees_each_once():
     seen, model = Seen(), Blocks()
-    watching = Watch(lambda observed: seen.append(observed))
+    watching = Observer(lambda observed: seen.append(observed))
     with watching.watching():
         with watching.watching():
             model(X)
@@ -207,9 +207,9 @@ def test_a_watch_that_is_entered_again_sees_each_once():
     assert seen.names == NAMES * 3
 
 
-def test_watches_that_overlap_and_end_in_any_order():
+def test_observeres_that_overlap_and_end_in_any_order():
     before = _state()
-    first, second = Watch(lambda observed: None), Watch(lambda observed: None)
+    first, second = Observer(lambda observed: None), Observer(lambda observed: None)
     one, other = first.watching(), second.watching()
     barrier = threading.Barrier(2)
 
@@ -392,7 +392,7 @@ def test_no_memory_is_kept():
             freed.extend(weakref.ref(one) for one in (S, A, dropped))
             return (dropped @ v).flatten(1)
 
-    model, watching = Keeps(), Watch(lambda observed: None)
+    model, watching = Keeps(), Observer(lambda observed: None)
     with watching.watching():
         out = model(X)
         del out
@@ -405,7 +405,7 @@ def test_no_memory_is_kept():
 def test_many_passes_grow_nothing():
     model = Attend(width=4)
     x = torch.randn(1, 3, 4)
-    watching = Watch(lambda observed: None)
+    watching = Observer(lambda observed: None)
 
     def run(n):
         for _ in range(n):
@@ -425,7 +425,7 @@ def test_many_passes_grow_nothing():
 
 def test_functions_that_are_followed_alike_share_a_handler():
     """Or to begin a recording would take milliseconds."""
-    handlers = Watch(lambda observed: None).handlers
+    handlers = Observer(lambda observed: None).handlers
     assert len(set(handlers.values())) < len(handlers) / 4
 
 
@@ -434,7 +434,7 @@ def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
     asked, memory = [], marks._memory
     monkeypatch.setattr(marks, "_memory", lambda x: asked.append(id(x)) or memory(x))
     words, cache, counts = nn.Embedding(9, 8), torch.zeros(1, 40, 8), []
-    with torch.no_grad(), Watch(lambda observed: None).watching():
+    with torch.no_grad(), Observer(lambda observed: None).watching():
         x = words(torch.arange(40)[None] % 9)
         others = [x + 1 for _ in range(300)]
         for i in range(20):
@@ -447,7 +447,7 @@ def test_a_write_into_a_cache_costs_what_it_touches(monkeypatch):
 
 def test_new_models_all_the_time_grow_nothing(monkeypatch):
     monkeypatch.setattr(modules, "_MOST_NAMES", 50)
-    watching = Watch(lambda observed: None)
+    watching = Observer(lambda observed: None)
     with watching.watching():
         for _ in range(100):
             Attend(width=2, n_heads=1)(X[..., :2])
@@ -458,7 +458,7 @@ def test_new_models_all_the_time_grow_nothing(monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks():
     seen = Seen()
-    watching = Watch(lambda observed: seen.append(observed))
+    watching = Observer(lambda observed: seen.append(observed))
 
     with watching.watching():
         X.sum()
@@ -488,7 +488,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from watched import watch
-from test_watch import Blocks, NAMES, X, _state
+from test_observer import Blocks, NAMES, X, _state
 
 class Counting:
     """A backend that counts what it compiles, and runs it as it is: there need be no compiler for C++ here."""
@@ -543,9 +543,9 @@ def fails():
     other(X)
     raise ValueError
 kept = []
-from mhaviz.observe.mode import Watch
+from mhaviz.observe.mode import Observer
 try:
-    with Watch(lambda observed: kept.append(observed.place.name)).watching():
+    with Observer(lambda observed: kept.append(observed.place.name)).watching():
         fails()
 except ValueError:
     pass
@@ -581,7 +581,7 @@ def test_what_following_a_function_costs():
             finally:
                 sys.setprofile(before)
 
-    watching = Watch(lambda observed: None)
+    watching = Observer(lambda observed: None)
     with watching.watching():
         Adds()(torch.randn(2, 4, 6))
     assert len(calls) <= 58, calls
