@@ -1,6 +1,8 @@
 """The deletion curves of samples/deletion.py: their rankings beside the same numbers computed by hand, and what must
 hold of them whatever the models are."""
 
+from pathlib import Path
+
 import deletion
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import mhaviz
 from mhaviz.training import TRANSLATION
 from mhaviz.training.loading import load_checkpoint
 
+TOUR = (Path(__file__).parent.parent / "samples" / "README.md").read_text(encoding="utf-8")
 TEXT = "the small black cat sees my red car"
 
 
@@ -19,20 +22,23 @@ def translator():
     return mhaviz.load("translation")
 
 
-def test_the_gradient_norm_of_a_translation_is_that_of_its_embeddings(translator):
+def test_what_a_translation_is_ranked_by(translator):
     written = translator.attend(TEXT, kind="cross")[0].queries[:-1]
-    found = deletion.gradient_norm(translator, deletion.Prediction(TEXT, "noir", " ".join(written), 3))
+    scores = deletion.scores(translator, deletion.Prediction(TEXT, "noir", " ".join(written), 3), deletion.Random(0))
     checkpoint = load_checkpoint(TRANSLATION)
     model, words, forms = checkpoint.model.eval(), checkpoint.source_vocabulary, checkpoint.target_vocabulary
     ids = torch.tensor([words.ids(TEXT.split())])
     x = model.source_embeddings.lookup.weight.detach()[ids].requires_grad_()
     memory = model.position(x * x.shape[-1] ** 0.5)
-    memory, _ = model.encoder_self(memory, memory)
+    memory, A = model.encoder_self(memory, memory)
     read = torch.tensor([forms.ids(["<start>", *written])])
-    logits = model.decode(read, model.encoder_forward(memory)).logits
+    decoded = model.decode(read, model.encoder_forward(memory))
     (number,) = forms.ids(["noir"])
-    (gradient,) = torch.autograd.grad(logits[0, 3, number], x)
-    np.testing.assert_allclose(found, gradient[0].norm(dim=-1).numpy(), rtol=1e-4)
+    (gradient,) = torch.autograd.grad(decoded.logits[0, 3, number], x)
+    np.testing.assert_allclose(scores["gradient norm"], gradient[0].norm(dim=-1).numpy(), rtol=1e-3)
+    reached = (A[0].mean(dim=0) + torch.eye(ids.shape[1])) / 2  # of one layer
+    reached = decoded.cross[0, :, 3].mean(dim=0) @ reached
+    np.testing.assert_allclose(scores["rollout"], reached.detach().numpy(), rtol=1e-3)
 
 
 def test_the_table_has_means_and_paired_errors(capsys):
@@ -42,7 +48,11 @@ def test_the_table_has_means_and_paired_errors(capsys):
     falls[:2, 2] = 4.0  # by 2 more than relevance in two sentences, and by 2 less in the others
     falls[:, 4] = 4.0
     deletion.print_table("model", falls)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.split("\n")[3:-1]]
+    heading, _, *rows = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.split("\n")[1:-1]
+    )
+    assert f"sentences | {' | '.join(heading[1:])} |" in TOUR
+    assert all(f"\n| {name} | " in TOUR for name, *_ in rows)
     assert rows[0] == ["relevance", "3.00", "2.00", "1.00", "", "0%"]
     assert rows[1] == ["rollout", "3.00", "3.00", "3.00", "+1.00 ± 0.00", "0%"]
     assert rows[2] == ["gradient norm", "2.00", "2.00", "2.00", f"+0.00 ± {(16 / 3) ** 0.5 / 2:.2f}", "50%"]
