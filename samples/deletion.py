@@ -143,9 +143,9 @@ def print_table(title: str, curves: np.ndarray) -> None:
     print(f"\n| {title}, {len(curves)} sentences | {removed} | beside relevance | best first word |")
     print("| --- |" + " ---: |" * (len(REMOVED) + 2))
     for i, name in enumerate(RANKINGS):
-        apart = f"{beside[:, i].mean():+.2f} ± {errors[i]:.2f}".replace("-", "−") if i else ""
+        apart = f"{beside[:, i].mean():+.2f} ± {errors[i]:.2f}" if i else ""
         numbers = " | ".join(f"{fall:.2f}" for fall in curves[:, i].mean(axis=0))
-        print(f"| {name} | {numbers} | {apart} | {first[i]:.0%} |")
+        print(f"| {name} | {numbers} | {apart} | {first[i]:.0%} |".replace("-", "−"))
 
 
 def main(count: int = SENTENCES) -> None:
