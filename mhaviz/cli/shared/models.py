@@ -103,7 +103,7 @@ WhyOption = Annotated[
     str | None,
     model_option(
         metavar="TARGET",
-        help='Explain a prediction: a token such as " Paris", label=NAME, or top, what the model predicts.',
+        help='What made a prediction: " Paris", label=NAME, or top.',
     ),
 ]
 
