@@ -53,7 +53,7 @@ def reviews(model: mhaviz.LoadedModel, count: int) -> Iterator[Prediction]:
     random = Random(1)
     for _ in range(count):
         text, _ = sentiment.review(random)
-        label = model.attend(text, show="relevance", why="").explained.choice
+        label = model.attend(text, show="relevance", why="top").explained.choice
         yield Prediction(text, f"label={label}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mhaviz.analyses.relevance_maps import relevance_maps
 from mhaviz.analyses.word_relevance import word_relevance
-from mhaviz.attention.targets import Why
+from mhaviz.attention.targets import TOP, Why
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.given import Given
 from mhaviz.numbering import Numbers, require_numbers
@@ -70,7 +70,7 @@ def explained(
         raise ArgumentError(f"{parameter('why')} is for texts, and not for {parameter('image')}; leave it out")
     loaded.require_predicting()
     model = loaded.chosen(asked.layer, None, given.generate)
-    inputs, why = model.read(given), "" if asked.why is None else asked.why
+    inputs, why = model.read(given), TOP if asked.why is None else asked.why
     if not asked.has_maps:
         return word_relevance(model, inputs, why, asked.removal or "top", on_progress)
     heads = require_numbers("head", asked.head, range(model.n_heads), "the layer has")

@@ -67,21 +67,18 @@ def title_text(relevance: Relevance) -> str:
 
 def _said(relevance: Relevance) -> str:
     text, falls, unit = relevance.text, relevance.text.falls, unit_of(relevance.text.words)
-    if relevance.removal == "none" and text.ranked:
-        share = percent(float(text.shares[text.ranked[0]]))
-        return f"{_named(text, text.ranked[0])} has most of the relevance for {y_text(relevance)}, {share}"
     if not text.removed:
-        said = f"{_named(text, text.ranked[0])} has most of the relevance" if text.ranked else "nothing has relevance"
-        return f"{said} for {y_text(relevance)}; no {unit} can be removed"
+        return _without_removal(relevance)
     first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
     changed = [j for j in text.removed if _changes(relevance, j)]
+    n, little = len(text.removed), _LITTLE * abs(relevance.y)
+    among = f" of the {n} most relevant" * (n < len(text.ranked))
+    if not changed and falls[best] < little and min(falls[text.removed]) > -little:
+        return f"no single {unit}{among} decides: without {_named(text, best)} {_falls(relevance, best)}"
     if not changed and falls[best] <= 0:
-        which = f"any of the {len(text.removed)} words removed" if len(text.removed) > 1 else _named(text, best)
+        which = f"any of the {n} {unit}s removed" if n > 1 else _named(text, best)
         stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
         return f"removal contradicts the estimate: {stays}"
-    if not changed and falls[best] < _LITTLE * abs(relevance.y):
-        most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
-        return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
     is_alike = text.relevance[best] >= _MUCH * text.relevance[first] or falls[first] >= _MUCH * falls[best]
     if first not in changed and not is_alike:
         return (
@@ -91,9 +88,20 @@ def _said(relevance: Relevance) -> str:
         )
     if len(changed) > 1:
         return _several(relevance, sorted(changed, key=lambda j: -falls[j]))
-    word = changed[0] if changed else best
-    how = "decides" if changed else "counts most"
-    return f"{_named(text, word)} {how}: without it {_falls(relevance, word)}"
+    if changed:
+        return f"{_named(text, changed[0])} decides: without it {_falls(relevance, changed[0])}"
+    return f"{_named(text, best)} counts most{among}: without it {_falls(relevance, best)}"
+
+
+def _without_removal(relevance: Relevance) -> str:
+    """Return what is said where no word was removed: "“terrible” has most of the relevance for y, 75%"."""
+    text = relevance.text
+    if not text.ranked:
+        return f"nothing has relevance for {y_text(relevance)}; no {unit_of(text.words)} can be removed"
+    share = percent(float(text.shares[text.ranked[0]]))
+    amount = "all" if share == "100%" else "most"
+    end = "" if relevance.removal == "none" else f"; no {unit_of(text.words)} can be removed"
+    return f"{_named(text, text.ranked[0])} has {amount} of the relevance for {y_text(relevance)}, {share}{end}"
 
 
 def _several(relevance: Relevance, words: Sequence[int]) -> str:
@@ -104,7 +112,7 @@ def _several(relevance: Relevance, words: Sequence[int]) -> str:
     after = sorted(_after(relevance, j) for j in words)
     ends = list(dict.fromkeys(_number(relevance, one) for one in (after[0], after[-1])))
     to = f"between {' and '.join(ends)}" if len(ends) > 1 else ends[0]
-    either = "either" if len(words) == 2 else "any"
+    either = "either" if len(words) == 2 else "any one"
     goes = "falls" if after[-1] < relevance.y else "goes"
     y = _number(relevance, relevance.y)
     return f"{listed} decide: without {either} of them {y_text(relevance)} {goes} from {y} to {to}"

@@ -12,7 +12,7 @@ from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import CheckpointOptions, WhyOption, parse_why
+from mhaviz.cli.shared.models import CheckpointOptions, WhyOption
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
@@ -157,7 +157,7 @@ def _explain(
         raise ArgumentError("--why reads all texts in one process; start it without torchrun")
     texts = stream_sentences(sentences, file)
     with _studied(checkpoint, delivery, predicts=True) as (loaded, options):
-        found = loaded.head_relevance(texts, parse_why(why) or "", **options)
+        found = loaded.head_relevance(texts, why, **options)
     from mhaviz.pages.head_numbers import Order
     from mhaviz.pages.head_relevance import USUAL_RELEVANCE
 

@@ -23,7 +23,6 @@ from mhaviz.cli.shared.models import (
     Mean,
     WhyOption,
     model_option,
-    parse_why,
     read_by,
 )
 from mhaviz.cli.shared.parsing import parse_window, parsed
@@ -159,7 +158,7 @@ def heatmap(
             explained = loaded.attend(
                 given,
                 show="relevance",
-                why=parse_why(why),
+                why=why,
                 removal=removal,
                 layer=layer,
                 head=head,

@@ -107,12 +107,6 @@ WhyOption = Annotated[
     ),
 ]
 
-
-def parse_why(why: str | None) -> str | None:
-    """Return a target as an argument of ``attend``: "top" is the model's own top prediction."""
-    return "" if why == "top" else why
-
-
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[
     AnyKind | None,
