@@ -276,19 +276,30 @@ def as_processes(monkeypatch):
     return run
 
 
+def _trained(tmp_path_factory, worker_id, name, save):
+    """The folder in which ``save`` leaves what it has trained. One worker trains, unless another comes meanwhile."""
+    root = tmp_path_factory.getbasetemp()
+    trained = (root if worker_id == "master" else root.parent) / name
+    if not trained.exists():
+        save(root / f"{name}-learning")
+        with contextlib.suppress(OSError):  # the other was faster
+            (root / f"{name}-learning").rename(trained)
+    return trained
+
+
 @pytest.fixture(scope="session")
 def induction_model(tmp_path_factory, worker_id):
-    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``.
-
-    One worker trains it, unless another comes for it meanwhile.
-    """
+    """A model that has learnt to copy in a few seconds, and its tokenizer; see ``samples/induction.py``."""
     from induction import save_copier, word_tokenizer
     from transformers import GPTNeoXForCausalLM
 
-    root = tmp_path_factory.getbasetemp()
-    trained = (root if worker_id == "master" else root.parent) / "copier"
-    if not trained.exists():
-        save_copier(root / "learning")
-        with contextlib.suppress(OSError):  # the other was faster
-            (root / "learning").rename(trained)
+    trained = _trained(tmp_path_factory, worker_id, "copier", save_copier)
     return GPTNeoXForCausalLM.from_pretrained(trained), word_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory, worker_id):
+    """The folder of a classifier that has learnt negation in half a minute; see ``samples/sentiment.py``."""
+    from sentiment import save_classifier
+
+    return _trained(tmp_path_factory, worker_id, "sentiment", save_classifier)

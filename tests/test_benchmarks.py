@@ -1,10 +1,13 @@
 """Every benchmark starts, with what stands beside it alone: it is run as a script."""
 
+import importlib
 import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 TESTS = Path(__file__).parent
 HELPERS = {path.stem for path in TESTS.glob("*.py")}
@@ -34,3 +37,25 @@ def test_what_a_gpu_would_answer_is_asked_of_the_cpu(monkeypatch, capsys):
     for name in kernels.keys() - lacking:
         assert float(kernels[name][0]) < 1e-5
         assert kernels[name][-1] == "the same bits"
+
+
+@pytest.fixture
+def relevance_time(monkeypatch):
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    for name in ("measure", "relevance_time"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(TESTS / "benchmarks"))
+    return importlib.import_module("relevance_time")
+
+
+def test_relevance_is_measured_beside_eager_weights_that_give_the_same(relevance_time):
+    ours, eager = (relevance_time.way(name, 48)() for name in ("relevance", "eager"))
+    np.testing.assert_allclose(ours, eager, atol=1e-4 * eager.max())
+    assert relevance_time.way("backward", 48)().abs().sum() > 0
+
+
+@pytest.mark.slow  # half a minute: three processes import PyTorch and transformers
+def test_relevance_takes_less_memory_than_eager_weights(relevance_time):
+    *_, gradient, eager = relevance_time.rows(1, 2048)
+    assert eager.mhaviz[0] < eager.peer[0] / 2
+    assert gradient.mhaviz[0] < 2 * gradient.peer[0]

@@ -152,5 +152,5 @@ def test_messages_name_options_that_there_are():
     named = {name for path in modules for name in re.findall(r"\bparameter\([\"'](\w+)", path.read_text("utf-8"))}
     options = {option for command in map(load_command, COMMANDS) for one in command.params for option in one.opts}
     assert len(named) > 15
-    in_python = {"ax", "tokenizer", "tensor_parallel"}
+    in_python = {"ax", "tokenizer", "tensor_parallel", "every", "on_sample"}
     assert {option_name(name).split()[0] for name in {*named, *OPTIONS} - in_python} <= options

@@ -46,7 +46,7 @@ def image_relevance(
     Args:
         model: a classifier of images.
         given: one image.
-        why: "label=NAME"; "" for the model's top prediction; or a function from its output to a scalar.
+        why: "label=NAME"; "top" for the model's top prediction; or a function from its output to a scalar.
         removal: the patches that are removed, one at a time, with one forward pass each: the five with the largest
             relevance, which are also removed together, or all.
         on_notice: called with one line for each attention that was not observed, and for what is not known.

@@ -26,7 +26,7 @@ from mhaviz.api.relevance import AskedWhy, explained
 from mhaviz.api.spans import MarkedTexts, spans_of
 from mhaviz.attention.model import CorpusModel, Inputs, Model
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
-from mhaviz.attention.targets import Why
+from mhaviz.attention.targets import TOP, Why
 from mhaviz.corpus.corpus import Corpus, Texts
 from mhaviz.errors import ArgumentError, not_accepted, parameter
 from mhaviz.inputs.given import Given, GivenOptions
@@ -248,8 +248,8 @@ class LoadedModel:
                 "max"; ``size`` and ``hide_special`` for words alone.
             page: keep queries and keys, from which a page for the browser computes the weights of single tokens of long
                 inputs; None: keep them if they take at most 64 MiB.
-            why: with ``show`` "relevance", the prediction that is explained: a token, "label=NAME" of a classifier, ""
-                for the model's own top prediction, or a function from the model's output to a scalar. With
+            why: with ``show`` "relevance", the prediction that is explained: a token, "label=NAME" of a classifier,
+                "top", the model's own top prediction, or a function from the model's output to a scalar. With
                 ``generate``, and for a translator, it is what is written, or a token of it. It is explained by the
                 relevance of each word, attention × gradient (Chefer et al. 2021, arXiv 2103.15679), beside the fall of
                 the prediction's logit when the word is removed; with ``layer`` or ``head``, by maps of weight ×
@@ -790,7 +790,7 @@ class LoadedModel:
     def head_relevance(
         self,
         texts: Texts = (),
-        why: Why = "",
+        why: Why = TOP,
         *,
         layer: Numbers = None,
         head: Numbers = None,
@@ -802,7 +802,7 @@ class LoadedModel:
 
         Args:
             texts: one text, or an iterable of texts.
-            why: what is explained in each text; see ``attend``. "": its top prediction.
+            why: what is explained in each text; see ``attend``.
             layer, head, kind: the heads that are measured, one at a time; None: all. Each takes one more forward pass.
             on_notice, on_progress: as in ``ablate``.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mhaviz.analyses.relevance_maps import relevance_maps
 from mhaviz.analyses.word_relevance import word_relevance
 from mhaviz.api.image_relevance import image_relevance
-from mhaviz.attention.targets import Why
+from mhaviz.attention.targets import TOP, Why
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.inputs.given import Given
 from mhaviz.numbering import Numbers, require_numbers
@@ -71,7 +71,7 @@ def explained(
     on_progress: Callable[[float, str], None],
 ) -> Relevance | Attention:
     """Compute the relevance of words or patches, or maps of heads, for a prediction."""
-    why = "" if asked.why is None else asked.why
+    why = TOP if asked.why is None else asked.why
     if given.image is not None and asked.has_maps:
         raise ArgumentError(
             f"{parameter('why')} with {parameter('image')} draws the patches, through all heads; leave out "

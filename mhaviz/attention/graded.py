@@ -67,18 +67,18 @@ class GradedAttention:
         A = _rows(self.call, start, end).weights()
         g, V = (_exact(x, A.dtype) for x in (self.gradient[:, :, start:end], self.value[:, :, : A.shape[3]]))
         grouped = g.reshape(g.shape[0], V.shape[1], -1, g.shape[3])  # heads of a group share their values
-        return (A * (grouped @ V.mT).view(A.shape))[0]
+        return (grouped @ V.mT).view(A.shape).mul_(A)[0]
 
     def require_sound(self, start: int, products: Tensor) -> None:
         """Raise MhavizError unless Σ_j A_ij ∂y/∂A_ij = g_i · out_i for a block of queries, as the weights give the
         output; where they do not, dropout or an unseen operation has come between them."""
-        rows = slice(start, start + products.shape[1])
-        if not bool(products.isfinite().all()):
+        rows, sums = slice(start, start + products.shape[1]), products.sum(dim=-1)
+        if not bool(sums.isfinite().all()):
             raise MhavizError(f"{self.name}: expected finite gradients, got NaN or infinity; choose another y")
         if self.output is None:
             return
         g, out = (_exact(x[0, :, rows], products.dtype) for x in (self.gradient, self.output))
-        difference = (products.sum(dim=-1) - (g * out).sum(dim=-1)).abs()
+        difference = (sums - (g * out).sum(dim=-1)).abs()
         size = (g.norm(dim=-1) * out.norm(dim=-1)).amax()
         if bool(difference.amax() > _DEVIATION[self.output.dtype] * size):
             raise MhavizError(

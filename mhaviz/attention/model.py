@@ -315,7 +315,7 @@ class Model(ABC):
         """Return the scalar of the model's output on a text that is explained.
 
         Args:
-            why: a token, "label=NAME", "" for the model's top prediction, or a function from its output to a scalar.
+            why: a token, "label=NAME", "top" for the model's top prediction, or a function from its output to a scalar.
             text: the text.
 
         Raises:

@@ -14,11 +14,14 @@ from mhaviz.results.relevance import Explained
 LABEL = "label="
 """Beginning of a target that is the label of a classifier."""
 
+TOP = "top"
+"""Target that is the model's own top prediction."""
+
 _LISTED = 12  # most choices that a message lists
 
 Why = str | Callable[[Any], Tensor]
-"""What is explained: a token, "label=NAME", "" for the model's top prediction, or a function from the model's output to
-a scalar."""
+"""What is explained: a token, "label=NAME", "top", the model's own top prediction, or a function from the model's
+output to a scalar."""
 
 Places = Callable[[Text], Sequence[tuple[int, int]]]
 """Returns the elements of the logits, (rows, columns), whose mean is y for a text."""
@@ -112,7 +115,7 @@ def target_of_written(
     """Return the target of all that a decoder has written, or of a token of it.
 
     Args:
-        why: the token; "": all.
+        why: the token; "top": all.
         written: what it has written.
         logits, name_of: as of ``target_of_logits``.
         first: returns the row that predicts the first written token of a text.
@@ -121,7 +124,7 @@ def target_of_written(
         ArgumentError: as ``place_of_written``.
     """
     ids = written.ids
-    if not why:
+    if why == TOP:
         explained = Explained("written", "".join(written.texts), is_top=True)
         return target_of_logits(explained, logits, lambda text: [(first(text) + i, ids[i]) for i in range(len(ids))])
     place = place_of_written(why, written.texts)

@@ -15,7 +15,7 @@ from mhaviz.pages.labels import in_quotes, places, quoted
 from mhaviz.pages.numbers import fixed, percent
 from mhaviz.pages.panels import Scale
 from mhaviz.pages.registry import HEAD_SUFFIXES, shown
-from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, Together, WordRelevance
+from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, WordRelevance
 
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
@@ -60,7 +60,8 @@ def title_text(relevance: Relevance) -> str:
     - "“terrible” decides: without it the logit of NEGATIVE falls from 6.3 to 1.2", if the model then predicts something
       else; "“terrible” counts most: …", if it does not;
     - "no single word decides: …", if no removal changes much;
-    - "removal contradicts the estimate: …", if another word has by far the largest fall.
+    - "removal contradicts the estimate: …", if another word has by far the largest fall;
+    - "no single word decides, but they do together: …", "nor do they together", if words were removed together as well.
     """
     said = _said(relevance)
     return f"{said}, by chance: the weights are random" if relevance.source.is_random else said
@@ -68,24 +69,26 @@ def title_text(relevance: Relevance) -> str:
 
 def _said(relevance: Relevance) -> str:
     text, falls, unit = relevance.text, relevance.text.falls, _unit(relevance.text)
-    if relevance.removal == "none" and text.ranked:
-        share = percent(float(text.shares[text.ranked[0]]))
-        return f"{_named(text, text.ranked[0])} has most of the relevance for {y_text(relevance)}, {share}"
     if not text.removed:
-        said = f"{_named(text, text.ranked[0])} has most of the relevance" if text.ranked else "nothing has relevance"
-        return f"{said} for {y_text(relevance)}; no {unit} can be removed"
+        return _without_removal(relevance)
     first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
     changed = [j for j in text.removed if _changes(relevance, text.without[j])]
-    if not changed and relevance.together is not None and (said := _said_together(relevance, relevance.together, best)):
-        return said
+    n, little = len(text.removed), LITTLE * abs(relevance.y)
+    among = f" of the {n} most relevant" * (n < len(text.ranked))
+    is_against = falls[best] <= 0 and min(falls[text.removed]) <= -little
+    if not changed and (together := relevance.together) is not None:
+        begin, they = f"no single {unit}{among} decides", "they" if among else f"the {together.count} most relevant"
+        how = f"together: without them {_goes(relevance, relevance.y - together.fall)}"
+        if _changes(relevance, together.without):
+            return f"{begin}, but {they} do {how}"
+        if falls[best] < little and not (is_against and together.fall <= 0):
+            return f"{begin}, nor do {they} {how}" if together.fall < little else f"{begin}; {they} count {how}"
+    if not changed and falls[best] < little and not is_against:
+        return f"no single {unit}{among} decides: without {_named(text, best)} {_falls(relevance, best)}"
     if not changed and falls[best] <= 0:
-        removed = f"{len(text.removed)} {_units(text)}"
-        which = f"any of the {removed} removed" if len(text.removed) > 1 else _named(text, best)
+        which = f"any of the {n} {_units(text)} removed" if n > 1 else _named(text, best)
         stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
         return f"removal contradicts the estimate: {stays}"
-    if not changed and falls[best] < LITTLE * abs(relevance.y):
-        most = f", the most of {len(text.removed)}" * (len(text.removed) > 1)
-        return f"no single {unit} decides: without {_named(text, best)} {_falls(relevance, best)}{most}"
     is_alike = text.relevance[best] >= _MUCH * text.relevance[first] or falls[first] >= _MUCH * falls[best]
     if first not in changed and not is_alike:
         return (
@@ -95,29 +98,20 @@ def _said(relevance: Relevance) -> str:
         )
     if len(changed) > 1:
         return _several(relevance, sorted(changed, key=lambda j: -falls[j]))
-    word = changed[0] if changed else best
-    how = "decides" if changed else "counts most"
-    return f"{_named(text, word)} {how}: without it {_falls(relevance, word)}"
+    if changed:
+        return f"{_named(text, changed[0])} decides: without it {_falls(relevance, changed[0])}"
+    return f"{_named(text, best)} counts most{among}: without it {_falls(relevance, best)}"
 
 
-def _said_together(relevance: Relevance, together: Together, best: int) -> str:
-    """Return what is said where no single removal changes the prediction, of the removal of several at once; "" if a
-    single one, or that nothing has an effect, is worth more words.
-
-    ``best``: the word with the largest fall.
-    """
-    they, little, most = (
-        f"the {together.count} strongest together",
-        LITTLE * abs(relevance.y),
-        relevance.text.falls[best],
-    )
-    falls = f"without them {_goes(relevance, relevance.y - together.fall)}"
-    begin = f"no single {_unit(relevance.text)} decides"
-    if _changes(relevance, together.without):
-        return f"{begin}, but {they} do: {falls}"
-    if most >= little or max(most, together.fall) <= 0:
-        return ""
-    return f"{begin}, nor do {they}: {falls}" if together.fall < little else f"{begin}; {they} count: {falls}"
+def _without_removal(relevance: Relevance) -> str:
+    """Return what is said where no word was removed: "“terrible” has most of the relevance for y, 75%"."""
+    text = relevance.text
+    if not text.ranked:
+        return f"nothing has relevance for {y_text(relevance)}; no {_unit(text)} can be removed"
+    share = percent(float(text.shares[text.ranked[0]]))
+    amount = "all" if share == "100%" else "most"
+    end = "" if relevance.removal == "none" else f"; no {_unit(text)} can be removed"
+    return f"{_named(text, text.ranked[0])} has {amount} of the relevance for {y_text(relevance)}, {share}{end}"
 
 
 def _several(relevance: Relevance, words: Sequence[int]) -> str:
@@ -128,7 +122,7 @@ def _several(relevance: Relevance, words: Sequence[int]) -> str:
     after = sorted(_after(relevance, j) for j in words)
     ends = list(dict.fromkeys(_number(relevance, one) for one in (after[0], after[-1])))
     to = f"between {' and '.join(ends)}" if len(ends) > 1 else ends[0]
-    either = "either" if len(words) == 2 else "any"
+    either = "either" if len(words) == 2 else "any one"
     goes = "falls" if after[-1] < relevance.y else "goes"
     y = _number(relevance, relevance.y)
     return f"{listed} decide: without {either} of them {y_text(relevance)} {goes} from {y} to {to}"

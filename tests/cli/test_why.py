@@ -137,18 +137,15 @@ def test_a_classifier_of_signs_hangs_on_the_patch_with_the_sign(tmp_path):
         name = ",".join(map(str, patch.tolist()))
         assert found.explained.choice == signs.LABELS[label]
         if found.explained.choice == "nothing":
-            assert title_text(found).startswith("no single patch decides, nor do the 5 strongest together")
+            assert title_text(found).startswith("no single patch of the 5 most relevant decides, nor do they together")
         else:
             assert found.text.words.texts[found.text.ranked[0]] == name
             assert title_text(found).startswith(f"patch {name} decides")
 
 
 @pytest.mark.slow  # half a minute: it trains the classifier of the tour
-def test_a_classifier_that_has_learnt_negation_hangs_on_it(mhaviz, tmp_path, monkeypatch):
-    from sentiment import save_classifier
-
-    save_classifier(tmp_path / "sentiment")
-    monkeypatch.chdir(tmp_path)
+def test_a_classifier_that_has_learnt_negation_hangs_on_it(mhaviz, classifier, monkeypatch):
+    monkeypatch.chdir(classifier.parent)
     result = mhaviz("heatmap", "--model", "sentiment", "the plot was not very good and my brother came along", "--json",
                     "--why", "label=NEGATIVE", "--removal", "all")  # fmt: skip
     found = json.loads(result.out)

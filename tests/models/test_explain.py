@@ -81,7 +81,15 @@ def require_equal(found, row):
     torch.testing.assert_close(torch.from_numpy(found), row.double(), rtol=1e-8, atol=1e-10 * float(row.abs().max()))
 
 
-@pytest.mark.parametrize("name", [*BY_INTERFACE, "classifier"])
+QUICK = ("gpt2", "mistral", "gemma2", "t5", "by_hand", "classifier")
+
+
+def each(names):
+    """The others, which cost 8 seconds in all, are slow."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", each([*BY_INTERFACE, "classifier"]))
 def test_relevance_is_that_of_eager_weights(name, monkeypatch):
     softmax = torch.nn.functional.softmax  # eager functions round it to float32
     monkeypatch.setattr(torch.nn.functional, "softmax", lambda x, dim=-1, dtype=None, **_: softmax(x, dim=dim))
@@ -94,7 +102,7 @@ def test_relevance_is_that_of_eager_weights(name, monkeypatch):
         require_equal(of_written, own[row])
 
 
-@pytest.mark.parametrize("name", EAGER)
+@pytest.mark.parametrize("name", each(EAGER))
 def test_relevance_of_weights_by_hand_is_that_of_eager_weights(name):
     model, tokenizer = made(EAGER[name])
     if name == "falcon":

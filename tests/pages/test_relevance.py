@@ -61,7 +61,7 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 0.1, 0.1, 0.8),
             (0.1, 0.2, 0, 0.21),
             (SAME,) * 4,
-            "no single word decides: without “terrible” the logit of NEGATIVE falls from 6.30 to 6.09, the most of 4",
+            "no single word decides: without “terrible” the logit of NEGATIVE falls from 6.30 to 6.09",
         ),
         (
             (0, 0.1, 0.1, 0.8),
@@ -87,6 +87,19 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
 )
 def test_the_title_says_what_both_say(relevance, falls, without, title):
     assert title_text(made(relevance, falls, without)) == title
+
+
+@pytest.mark.parametrize(
+    ("falls", "title"),
+    [
+        ((0.1, 0.05), "no single word of the 2 most relevant decides: without “terrible” the logit of NEGATIVE falls"),
+        ((-0.01, -0.01), "no single word of the 2 most relevant decides: without “"),
+        ((3, 0.05), "“terrible” counts most of the 2 most relevant: without it the logit of NEGATIVE falls"),
+    ],
+)
+def test_words_that_were_not_removed_are_not_spoken_of(falls, title):
+    falls = (math.nan, math.nan, falls[1], falls[0])
+    assert title_text(made((0, 0.1, 0.2, 0.8), falls)).startswith(title)
 
 
 @pytest.mark.parametrize(

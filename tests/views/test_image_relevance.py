@@ -67,34 +67,35 @@ PEAKED = (1, 1, 1, 1, 1, 1, 40, 8, 1, 1, 1, 1, 1, 1, 4, 2)
             (0.1, 0.2, 0, 0, 0),
             (),
             (5.1, "dog"),
-            "no single patch decides, but the 5 strongest together do: without them the logit of cat falls from 6.30 "
-            "to 1.20",
+            "no single patch of the 5 most relevant decides, but they do together: without them the logit of cat falls "
+            "from 6.30 to 1.20",
         ),
         (
             (0.1, 0.2, 0, 0, 0),
             (),
             (0.3, "cat"),
-            "no single patch decides, nor do the 5 strongest together: without them the logit of cat falls from 6.30 "
-            "to 6.00",
+            "no single patch of the 5 most relevant decides, nor do they together: without them the logit of cat falls "
+            "from 6.30 to 6.00",
         ),
         (
             (0.001, 0, 0, 0, 0),
             (),
             (0.002, "cat"),
-            "no single patch decides, nor do the 5 strongest together: without them the logit of cat stays 6.30",
+            "no single patch of the 5 most relevant decides, nor do they together: without them the logit of cat "
+            "stays 6.30",
         ),
         (
             (0.1, 0.2, 0, 0, 0),
             (),
             (2.3, "cat"),
-            "no single patch decides; the 5 strongest together count: without them the logit of cat falls from 6.30 to "
-            "4.00",
+            "no single patch of the 5 most relevant decides; they count together: without them the logit of cat falls "
+            "from 6.30 to 4.00",
         ),
         (
             (2.3, 0.2, 0, 0, 0),
             (),
             (2.3, "cat"),
-            "patch 1,2 counts most: without it the logit of cat falls from 6.30 to 4.00",
+            "patch 1,2 counts most of the 5 most relevant: without it the logit of cat falls from 6.30 to 4.00",
         ),
         (
             (0.1, 2.3, 0, 0, 0),
@@ -210,5 +211,5 @@ def test_hostile_labels_are_escaped(label):
 
 def test_no_relevance_at_all_is_drawn():
     found = of((0,) * 16, (0,) * 5)
-    assert title_text(found).startswith("removal contradicts the estimate")
+    assert title_text(found).endswith("nor do they together: without them the logit of cat stays 6.30")
     inside(figure_of(found))

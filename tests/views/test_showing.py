@@ -109,7 +109,14 @@ def test_every_page_is_tried(records):
     for module in pkgutil.iter_modules(mhaviz.pages.__path__):
         importlib.import_module(f"mhaviz.pages.{module.name}")
     assert len(records) == 20
-    own = {"Check", "HeadPairs", "HeadSpans", "ImageAttention", "ShapeTrace"}  # which tests of their own try
+    own = {
+        "Check",
+        "HeadPairs",
+        "HeadSpans",
+        "ImageAttention",
+        "ImageRelevance",
+        "ShapeTrace",
+    }  # which tests of their own try
     assert set(records) | own == {kind.__name__ for kind in registry._ENTRIES}
     assert all(document(record) for record in records.values())
     with pytest.raises(MhavizError, match="expected a result that can be shown, got Source"):

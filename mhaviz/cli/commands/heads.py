@@ -12,7 +12,7 @@ from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
 from mhaviz.cli.shared.corpora import CorpusOptions, keeping
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.models import CheckpointOptions, WhyOption, parse_why
+from mhaviz.cli.shared.models import CheckpointOptions, WhyOption
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
 from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_notice, stream_sentences
 from mhaviz.errors import ArgumentError, quoted
@@ -62,7 +62,6 @@ def heads(
 
     \b
     mhaviz heads --model path/to/bert --file sentences.txt -o heads.png
-    mhaviz heads --model path/to/bert --file sentences.txt --sort previous --top 5
     mhaviz heads --model path/to/gpt2 --random-repeat 50 -o induction.png -o induction.csv
     mhaviz heads --model path/to/gpt2 --file essays.txt --needle "The best thing to do here is to eat a sandwich."
     mhaviz heads --model path/to/bert --pairs pronouns.jsonl -o pronouns.png
@@ -78,9 +77,7 @@ def heads(
     Texts that are too long for the model are cut into overlapping pieces; each query counts once.
 
     With --pairs: mean weight from one word to the other, in how many pairs a head finds it, and the pairs that the best
-    head misses. With --by: mean weight from one span, such as the answers of chats, on each of the others, beside what
-    uniform attention would give.
-
+    head misses. With --by: mean weight from one span on each of the others, beside what uniform attention would give.
     With --why: on which heads predictions hang, by gradients, beside what zeroing each head changes, as ablate does.
 
     Output: a {HEAD_SUFFIXES} file; with --pairs, --by and --why no page for the browser.
@@ -160,7 +157,7 @@ def _explain(
         raise ArgumentError("--why reads all texts in one process; start it without torchrun")
     texts = stream_sentences(sentences, file)
     with _studied(checkpoint, delivery, predicts=True) as (loaded, options):
-        found = loaded.head_relevance(texts, parse_why(why) or "", **options)
+        found = loaded.head_relevance(texts, why, **options)
     from mhaviz.pages.head_numbers import Order
     from mhaviz.pages.head_relevance import USUAL_RELEVANCE
 

@@ -23,7 +23,6 @@ from mhaviz.cli.shared.models import (
     Mean,
     WhyOption,
     model_option,
-    parse_why,
     read_by,
 )
 from mhaviz.cli.shared.parsing import parse_window, parsed
@@ -67,18 +66,16 @@ def heatmap(
         model_option(
             metavar="NUMBERS",
             show_default=False,
-            help="weights (default); norms: weight × norm of v W_O; uniform: weight × keys seen; rollout up to each "
-            "layer.",
+            help="weights (default), norms (× v W_O), uniform or rollout.",
         ),
     ] = "weights",
     why: WhyOption = None,
     removal: Annotated[
         Literal["top", "all"] | None,
-        model_option(
+        instead_option(
             metavar="top|all",
-            show_default=False,
-            help="With --why: the words or patches that are removed, to see what changes: the five with most "
-            "relevance, or all.",
+            help="With --why: remove the five words or patches with most relevance, the default, or each, to see what "
+            "changes.",
         ),
     ] = None,
     layer: Layers = None,
@@ -123,11 +120,11 @@ def heatmap(
     mhaviz heatmap "I wonder what will come next!" -o heatmap.png
     mhaviz heatmap --model translation "the small black cat sees my car"
     mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
-    mhaviz heatmap --model path/to/cross-encoder "What is a cat?" --pair "A small animal." -o pair.png
+    mhaviz heatmap --model path/to/classifier "A dull film." --why label=NEGATIVE -o why.png
     mhaviz heatmap --model path/to/vit --image photo.png -o over.png
 
     Rows are queries, columns are keys. Maps of more than --size tokens are pooled exactly. A repeated token has its
-    position beside it, from 0: the₂, or w12#2. --help-all has --chat and --ids.
+    position beside it, from 0: the₂, or w12#2. --help-all has more.
 
     Output: a {MAP_SUFFIXES} file.
     """
@@ -166,7 +163,7 @@ def heatmap(
             explained = loaded.attend(
                 given,
                 show="relevance",
-                why=parse_why(why),
+                why=why,
                 removal=removal,
                 layer=layer,
                 head=head,

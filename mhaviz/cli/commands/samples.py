@@ -12,6 +12,7 @@ from mhaviz.files.writing import write_whole
 
 FILES = (
     "bottles.txt",
+    "deletion.py",
     "denoise.py",
     "diverge.py",
     "documents.json",

@@ -103,15 +103,9 @@ WhyOption = Annotated[
     str | None,
     model_option(
         metavar="TARGET",
-        help='Explain a prediction: a token such as " Paris", label=NAME, or top, what the model predicts.',
+        help='What made a prediction: " Paris", label=NAME, or top.',
     ),
 ]
-
-
-def parse_why(why: str | None) -> str | None:
-    """Return a target as an argument of ``attend``: "top" is the model's own top prediction."""
-    return "" if why == "top" else why
-
 
 Kind = Annotated[AnyKind | None, model_option(metavar="self|masked|cross", help="Show only this kind of attention.")]
 ArrayKind = Annotated[

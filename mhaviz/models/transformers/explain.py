@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import GradedRun
 from mhaviz.attention.targets import (
+    TOP,
     Score,
     Target,
     Why,
@@ -97,17 +98,18 @@ def target_of_image(loaded: Loaded, why: Why, output: Callable[[], Any]) -> Targ
 def _target_of_label(loaded: Loaded, why: str, output: Callable[[], Any]) -> Target:
     config: Any = loaded.model.config
     labels = [str(config.id2label.get(i, i)) for i in range(config.num_labels)]
-    number = int(_logits(output())[0].argmax()) if not why else label_of(why, labels)
+    number = int(_logits(output())[0].argmax()) if why == TOP else label_of(why, labels)
     is_choice = len(labels) > 1 and config.problem_type != "multi_label_classification"
-    explained = Explained("label", labels[number], not why)
+    explained = Explained("label", labels[number], why == TOP)
     return target_of_logits(explained, _logits, lambda text: [(0, number)], labels.__getitem__ if is_choice else None)
 
 
 def _target_of_token(texts: Texts, why: str, text: Text, row_of: Any) -> Target:
     """Return the target of a token at one place; ``row_of``: returns the place in a text."""
     name_of = _token_name(texts.loaded)
-    number = _id_of_token(texts.loaded, why) if why else int(_logits(_output(texts, text))[row_of(text)].argmax())
-    explained = Explained("token", name_of(number), not why)
+    is_top = why == TOP
+    number = int(_logits(_output(texts, text))[row_of(text)].argmax()) if is_top else _id_of_token(texts.loaded, why)
+    explained = Explained("token", name_of(number), is_top)
     return target_of_logits(explained, _logits, lambda text: [(row_of(text), number)], name_of)
 
 
