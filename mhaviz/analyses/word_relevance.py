@@ -49,7 +49,7 @@ def word_relevance(
     for done, word in enumerate(candidates):
         on_progress((1 + done) / (1 + len(candidates)), "removing words")
         rest = text.without(side.words.ranges[word])
-        if len(rest.source.of_text):
+        if rest.source.of_text and (rest.prompt or not text.prompt):
             score = model.score(rest, target)
             falls[word], without[word] = run.score.y - score.y, score.chosen
     source = model.describe(inputs)
@@ -70,15 +70,16 @@ def relevance_of_tokens(run: GradedRun) -> tuple[NDArray[np.float64], NDArray[np
         (layers,) = (of[stacks[0]],)
         _require_one_length(layers)
         return _numbers(relevance(layers, queries_of_y(layers[-1]))), None
-    if stacks == [*_KINDS] and len(of["masked"]) == len(of["cross"]):
+    order = [site.kind for site, _ in run.attentions]
+    if order == ["self"] * len(of["self"]) + ["masked", "cross"] * len(of["cross"]) and of["self"] and of["cross"]:
         for kind in ("self", "masked", "cross"):
             _require_one_length(of[kind])
         written, text = relevance_of_both(of["self"], of["masked"], of["cross"], queries_of_y(of["cross"][-1]))
         return _numbers(text), _numbers(written)
     named = ", ".join(f"{len(of[kind])} {kind}" for kind in stacks)
     raise MhavizError(
-        f"expected layers of self-attention, or an encoder and a decoder with as much source-target as masked "
-        f"attention, got {named}: how these join is not known"
+        f"expected layers of self-attention, or an encoder and then a decoder with masked and source-target attention "
+        f"in turn, got {named}: how these join is not known"
     )
 
 
@@ -101,6 +102,10 @@ def by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int | None = 
 
     ``given``: number of tokens that were given, and not written by the model; None: all.
     """
+    if len(tokens) != len(relevance):
+        raise MhavizError(
+            f"expected relevance of {len(tokens)} tokens, got {len(relevance)}: which tokens are which is not known"
+        )
     words = span_tokens(words_or_tokens(tokens), tokens)
     if tokens.images and len(words) == len(tokens):
         words = replace(words, images=tokens.images)

@@ -24,7 +24,7 @@ from mhaviz.api.long_inputs import announce, announce_spans, page_size, planned
 from mhaviz.api.pairs import Pairs, pairs_of
 from mhaviz.api.relevance import AskedWhy, explained
 from mhaviz.api.spans import MarkedTexts, spans_of
-from mhaviz.attention.model import CorpusModel, Inputs, Model
+from mhaviz.attention.model import LABELS, CorpusModel, Inputs, Model, Predicts
 from mhaviz.attention.pooled_map import OpenWindow, Pooling
 from mhaviz.attention.targets import TOP, Why
 from mhaviz.corpus.corpus import Corpus, Texts
@@ -143,7 +143,7 @@ def load(
     if tokenizer is not None:
         raise ArgumentError(f"{parameter('tokenizer')} goes with a model in memory; a folder has its own")
 
-    def make(predicts: bool) -> Model:
+    def make(predicts: Predicts) -> Model:
         return load_model(str(model), device, predicts, on_notice, **options)
 
     return LoadedModel(make, predicts, options)
@@ -163,7 +163,9 @@ class LoadedModel:
         ('le', 'petit', 'chat', 'noir', '<end>')
     """
 
-    def __init__(self, make: Callable[[bool], Model], predicts: bool = False, said: Collection[str] = ()) -> None:
+    def __init__(
+        self, make: Callable[[Predicts], Model], predicts: Predicts = False, said: Collection[str] = ()
+    ) -> None:
         self._make, self._predicts, self._said = make, predicts, frozenset(said)
         self._whole = make(predicts)
         self._check: Callable[[Attention], object] = _accept
@@ -815,7 +817,7 @@ class LoadedModel:
             >>> found.kinds[0].estimate.mean.shape  # (n_layers, n_heads)
             (2, 2)
         """
-        self.require_predicting()
+        self.require_predicting(labels=True)
         model = self.corpus_model(layer, kind)
         heads = None if head is None else _heads_of(model, head)
         return head_relevance(model, texts, why, heads, on_notice, on_progress)
@@ -905,10 +907,13 @@ class LoadedModel:
             raise ArgumentError("expected a transformers model, to average over many sentences: a folder or a hub id")
         return model
 
-    def require_predicting(self) -> None:
-        """Reload the model with the parts that predict tokens, unless they are loaded."""
-        if not self._predicts:
-            self._whole, self._predicts = self._make(True), True
+    def require_predicting(self, labels: bool = False) -> None:
+        """Reload the model with its head, unless it is loaded: the one that predicts tokens, or with ``labels`` that of
+        a classifier, if its files have one."""
+        whole = self._whole
+        if not self._predicts or (whole.lacks_labels if labels else whole.is_classifier):
+            self._predicts = LABELS if labels else True
+            self._whole = self._make(self._predicts)
 
     def chosen(self, layer: Numbers = None, kind: Kind | None = None, generate: int = 0) -> Model:
         """Return the model restricted to these attentions, which writes ``generate`` tokens."""

@@ -94,6 +94,7 @@ class Recorded:
         remarks: on all passes.
         drawn: by the number of the attention, and whether its passes stay even if others follow.
         reasons: why some run of an attention is not drawn, the first of each, by its number.
+        owner: whose attentions the graphs of a program hold; see ``hold``.
         ungraded: why the graph of a pass holds no gradient of an attention, by its number and that of the pass; "": it
             does.
     """
@@ -108,6 +109,7 @@ class Recorded:
         self.remarks: dict[str, None] = {}
         self.drawn: dict[tuple[int, bool], Drawn] = {}
         self.reasons: dict[int, str] = {}
+        self.owner = object()
         self.ungraded: dict[tuple[int, int], str] = {}
 
     def is_left_out(self, number: int) -> bool:

@@ -16,7 +16,13 @@ from mhaviz.attention.targets import Score, require_finite
 from mhaviz.errors import MhavizError, parameter
 from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.graded_run import graded, require_all
-from mhaviz.observe.gradients import Differentiated, differentiate, hold, require_attention_alone
+from mhaviz.observe.gradients import (
+    Differentiated,
+    depends_beside_attention,
+    differentiate,
+    hold,
+    require_attention_alone,
+)
 from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.sites import ObservedSite
 from mhaviz.results.attention import Attention, AttentionMap
@@ -36,7 +42,8 @@ def hold_recorded(recorded: Recorded, site: ObservedSite, observed: ObservedCall
     """Let the graph of a program hold an attention, or note why it has no gradient."""
     why = "it runs in windows" if observed.order.windows > 1 else "its heads run apart" if site.heads else ""
     why = why or ("it goes on from an earlier step" if site.first_query else "")
-    recorded.ungraded[site.number, site.pass_number] = why or hold(observed, HeldSite(site, site.pass_number, padding))
+    held = HeldSite(site, site.pass_number, padding)
+    recorded.ungraded[site.number, site.pass_number] = why or hold(observed, recorded.owner, held)
 
 
 def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str) -> Relevance:
@@ -52,7 +59,7 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
         MhavizError: y depends on no recorded attention, on several passes or examples, or through something that mixes
             tokens outside of attention; as ``differentiate``; how attentions join is not known.
     """
-    found = sorted(differentiate(y), key=lambda one: one.held.tag.site.number)
+    found = sorted(differentiate(y, recorded.owner), key=lambda one: one.held.tag.site.number)
     passes = sorted({one.held.tag.pass_number for one in found})
     for (number, pass_number), why in recorded.ungraded.items():
         if why and (pass_number in passes or not passes):
@@ -63,7 +70,8 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
     ran = [recorded.sites.all[number].full_name for number, of in sorted(recorded.ungraded) if of == passes[0]]
     require_all("the program", [one.held.tag.site.full_name for one in found], ran)
     require_attention_alone(y)
-    _require_no_mixing(y, found)
+    _require_no_mixing(y, recorded.owner, found)
+    _require_last_encoder_layer(y, recorded.owner, found)
     place = _example_of(found)
     score = Score(require_finite(float(y.detach())), "", None)
     run = GradedRun(score, tuple((_site(one.held.tag.site), _graded(one, place)) for one in found))
@@ -71,23 +79,40 @@ def relevance_of(recorded: Recorded, attention: Attention, y: Tensor, name: str)
     last = found[-1].held.tag
     first = found[0].held.tag if of_written is not None else last
     side = by_word(_tokens(attention, first, place, of_written is None), _kept(of_text, first, place))
-    other = None if of_written is None else by_word(_tokens(attention, last, place, True), of_written)
+    other = None
+    if of_written is not None:
+        other = by_word(_tokens(attention, last, place, True), _kept(of_written, last, place, are_queries=True))
     source_of = replace(attention.source, details={**attention.source.details, "y": score.y})
     return Relevance(source_of, Explained("function", name), score.y, "", side, other, "none")
 
 
-def _require_no_mixing(y: Tensor, found: Sequence[Differentiated]) -> None:
+def _require_no_mixing(y: Tensor, owner: object, found: Sequence[Differentiated]) -> None:
     """Raise MhavizError if y depends on other tokens than those of its queries where no gradient passes through
-    attention: then something else has mixed them between two attentions."""
+    attention: then something else has mixed them between two attentions.
+
+    It is not seen where y reads all tokens, or if tokens are mixed on their way to queries, keys and values alone.
+    """
     last = found[-1]
     queries = _queries(last)
-    for one in differentiate(y, through_attention=False):
+    for one in differentiate(y, owner, through_attention=False):
         read = _queries(one)
         is_one_side = one.gradient.shape[2] == last.gradient.shape[2]
         if bool((read & ~queries).any() if is_one_side else read.any()):
             raise MhavizError(
                 f"{one.held.tag.site.full_name}: y depends on tokens that were mixed outside of attention, and "
                 f"relevance goes through weights of attention alone"
+            )
+
+
+def _require_last_encoder_layer(y: Tensor, owner: object, found: Sequence[Differentiated]) -> None:
+    """Raise MhavizError unless each source-target attention reads what the last layer of the encoder has made."""
+    encoder = [one.held for one in found if one.held.tag.site.kind == "self"]
+    for one in found:
+        is_cross = one.held.tag.site.kind == "cross"
+        if encoder and is_cross and not depends_beside_attention(y, owner, one.held, encoder[-1]):
+            raise MhavizError(
+                f"{one.held.tag.site.full_name}: expected keys that the last layer of the encoder has made, got "
+                f"others: how these join is not known"
             )
 
 
@@ -117,12 +142,13 @@ def _site(site: ObservedSite) -> Site:
     return Site(site.kind, site.order, len(site.heads) or 1, 1, site.number, site.full_name)
 
 
-def _kept(relevance: NDArray[np.float64], tag: HeldSite, place: int) -> NDArray[np.float64]:
-    """Return the relevance of tokens without padding."""
+def _kept(relevance: NDArray[np.float64], tag: HeldSite, place: int, are_queries: bool = False) -> NDArray[np.float64]:
+    """Return the relevance of the tokens of an attention's keys, or of its queries, without padding."""
     if tag.padding is None:
         return relevance
-    are_keys: NDArray[np.bool_] = tag.padding.keys[place].cpu().numpy()
-    return relevance[are_keys]
+    side = tag.padding.queries if are_queries else tag.padding.keys
+    are_tokens: NDArray[np.bool_] = side[place].cpu().numpy()
+    return relevance[are_tokens]
 
 
 def _tokens(attention: Attention, tag: HeldSite, place: int, are_queries: bool) -> Tokens:

@@ -225,7 +225,9 @@ class Recording(ContextDecorator):
         Raises:
             ArgumentError: not all attention was observed, or layers are not known to read one another.
             MhavizError: y is no scalar, has no gradient, or depends on several passes or examples; an attention has no
-                gradient, as with dropout; or tokens are mixed by a convolution or a recurrent layer as well.
+                gradient, as with dropout; or tokens are seen to be mixed outside of attention as well, as by a
+                convolution. They are not seen to be where y reads all tokens, as a mean does, or if they are mixed on
+                their way to queries, keys and values alone.
 
         Examples:
             >>> layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()

@@ -43,6 +43,10 @@ class AskedWhy:
         if self.show != "relevance":
             name = "why" if self.why is not None else "removal"
             raise ArgumentError(f"{parameter(name)} goes with {parameter('show')} relevance, got {self.show}")
+        if self.why is not None and not callable(self.why) and (not isinstance(self.why, str) or not self.why):
+            raise ArgumentError(
+                f"{parameter('why')}: expected a token, label=NAME, top, or a function, got {quoted(self.why)}"
+            )
         if self.removal not in (None, "top", "all"):
             raise ArgumentError(f"{parameter('removal')}: expected top or all, got {quoted(self.removal)}")
         if self.unheeded:
@@ -77,7 +81,7 @@ def explained(
             f"{parameter('why')} with {parameter('image')} draws the patches, through all heads; leave out "
             f"{parameter('layer' if asked.layer is not None else 'head')}"
         )
-    loaded.require_predicting()
+    loaded.require_predicting(labels=True)
     if given.image is not None:
         return image_relevance(loaded.chosen(), given, why, asked.removal or "top", on_notice, on_progress)
     model = loaded.chosen(asked.layer, None, given.generate)

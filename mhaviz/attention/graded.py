@@ -96,16 +96,16 @@ class GradedAttention:
     def row_times(self, r: Tensor) -> Tensor:
         """Compute r Ā for row vectors r, (n_rows, q_length), as (n_rows, k_length); equation 5."""
         made = r.new_zeros(len(r), self.call.shape[3])
-        for rows, products in self.blocks((r != 0).any(dim=0) & self.read):
+        for rows, products in self.blocks((r != 0).any(dim=0).cpu() & self.read.cpu()):
             self.require_sound(rows.start, products)
-            made[:, : products.shape[2]] += r[:, rows] @ _positive_mean(products).to(r.dtype)
+            made[:, : products.shape[2]] += r[:, rows] @ _positive_mean(products).to(r)  # layers may lie elsewhere
         return made
 
     def times_columns(self, c: Tensor) -> Tensor:
         """Compute Ā c for column vectors c, (k_length, n_columns), as (q_length, n_columns)."""
         made = c.new_zeros(self.call.shape[2], c.shape[1])
         for rows, products in self.blocks(self.read):
-            made[rows] = _positive_mean(products).to(c.dtype) @ c[: products.shape[2]]
+            made[rows] = _positive_mean(products).to(c) @ c[: products.shape[2]]
         return made
 
 

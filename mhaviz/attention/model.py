@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -171,6 +171,12 @@ class GradedRun:
     attentions: tuple[tuple[Site, GradedAttention], ...]
 
 
+LABELS: Literal["labels"] = "labels"
+
+Predicts = bool | Literal["labels"]
+"""Whether a model is loaded with its head, if its files have one: True, one that predicts next or masked tokens;
+"labels", that of a classifier, and of another model as True."""
+
 OnAttention = Callable[[SiteCall], None]
 
 
@@ -187,6 +193,7 @@ class Model(ABC):
         layers, kind: layers and kind of the selected attentions; None: all.
         can_write: whether the model can generate text, if loaded with its language modelling head.
         reads_text: whether the model reads texts; if not, it reads images alone.
+        lacks_labels, is_classifier: whether its files are of a classifier whose head was not loaded, or was.
         norms: whether calls have ``value_norms``.
         device_name: name of the device; see ``resolve_device``.
         seed: seed of random numbers.
@@ -197,6 +204,8 @@ class Model(ABC):
     norms: bool = False
     can_write = False
     reads_text = True
+    lacks_labels = False
+    is_classifier = False
     device_name = "auto"
     seed = 0
 

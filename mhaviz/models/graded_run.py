@@ -13,11 +13,12 @@ from mhaviz.observe.gradients import Differentiated, differentiate, hold
 from mhaviz.observe.observed import ObservedCall
 
 
-def hold_site(name: str, site: Site | None, observed: ObservedCall) -> None:
+def hold_site(name: str, owner: object, site: Site | None, observed: ObservedCall) -> None:
     """Let the graph hold an attention of a model.
 
     Args:
         name: name of the model.
+        owner: see ``hold``; one for each pass.
         site: the attention; None: it is none that can be drawn.
         observed: its call.
 
@@ -26,15 +27,16 @@ def hold_site(name: str, site: Site | None, observed: ObservedCall) -> None:
     """
     if site is None:
         raise MhavizError(f"{name}: expected only attention that can be drawn, got another beside it")
-    if why := hold(observed, site):
+    if why := hold(observed, owner, site):
         raise MhavizError(f"{name}: {_name(site)}: no gradient arrives, as {why}")
 
 
-def graded_run(name: str, sites: Iterable[Site], target: Target, output: Any, text: Text) -> GradedRun:
+def graded_run(name: str, owner: object, sites: Iterable[Site], target: Target, output: Any, text: Text) -> GradedRun:
     """Return the run of a model whose attentions are held by the graph of its output, which is freed.
 
     Args:
         name: name of the model.
+        owner: as of ``hold_site``.
         sites: its attentions.
         target: what is explained.
         output, text: the model's output, and the text that it has read.
@@ -44,7 +46,9 @@ def graded_run(name: str, sites: Iterable[Site], target: Target, output: Any, te
             computed; as ``differentiate``.
     """
     score = target.score(output, text)
-    found = sorted(differentiate(target.value(output, text), retain_graph=False), key=lambda one: one.held.tag.number)
+    found = sorted(
+        differentiate(target.value(output, text), owner, retain_graph=False), key=lambda one: one.held.tag.number
+    )
     require_all(name, [_name(one.held.tag) for one in found], [_name(site) for site in sites])
     return GradedRun(score, tuple((one.held.tag, graded(one)) for one in found))
 

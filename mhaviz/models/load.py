@@ -16,7 +16,7 @@ from mhaviz.processes import Process, this_process
 from mhaviz.training import TRANSLATION
 
 if TYPE_CHECKING:
-    from mhaviz.attention.model import Model
+    from mhaviz.attention.model import Model, Predicts
 
 RANDOM = "random"
 """Name of the layer with random weights, which is not a file."""
@@ -94,7 +94,7 @@ def _has_parameters(name: str) -> bool:
 def _load_parameters(
     name: str,
     device: str,
-    predicts: bool,
+    predicts: Any,
     on_notice: Notice,
     prefix: str | None = None,
     n_heads: int | None = None,
@@ -142,7 +142,7 @@ def require_transformers(what: str) -> None:
 def _load_transformers(
     name: str,
     device: str,
-    predicts: bool,
+    predicts: Any,
     on_notice: Notice,
     revision: str | None = None,
     dtype: Any = "auto",
@@ -243,7 +243,7 @@ def kind_of(name: str) -> ModelKind:
 def load_model(
     name: str,
     device: str = "auto",
-    predicts: bool = False,
+    predicts: "Predicts" = False,
     on_notice: Notice = lambda notice: None,
     **asked: Any,
 ) -> "Model":
@@ -253,7 +253,7 @@ def load_model(
         name: "random", "translation", a file saved by mhaviz train, a file with the parameters of an attention
             (.safetensors, or of torch.save), a folder of transformers, or a hub id.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        predicts: whether to load a model of transformers with its prediction head, if its files have one.
+        predicts: whether to load a model of transformers with its head; see ``Predicts``.
         on_notice: called with each notice, one line.
         asked: options of the kind; see ``KINDS``. None, or False: the default.
 

@@ -185,12 +185,12 @@ class TrainedModel(Model):
         from mhaviz.observe.mode import Observer
 
         sites, numbers = self.all_sites, count()
-        name = "the trained model"
-        observer = Observer(lambda observed: hold_site(name, sites[next(numbers)], observed), self._model)
+        name, owner = "the trained model", object()
+        observer = Observer(lambda observed: hold_site(name, owner, sites[next(numbers)], observed), self._model)
         with torch.inference_mode(False), torch.enable_grad():
             with observer.watching():
                 output = self._decoded(text)
-            return graded_run(name, sites, target, output, text)
+            return graded_run(name, owner, sites, target, output, text)
 
     def score(self, text: Text, target: Target) -> Score:
         """See ``Model.score``."""

@@ -27,21 +27,25 @@ class HeldCall:
     """What is held of an attention until the graph is gone. Tensors have no gradients.
 
     Attributes:
-        tag: what the caller knows it by.
+        owner: who has let the graph hold it, as more than one recording may see a graph.
+        tag: what the owner knows it by.
         call: its inputs, or its weights, for all examples.
         value: (batch_size, n_heads or n_kv_heads, k_length, d_value).
         output: (batch_size, n_heads, q_length, d_value).
         arrange: puts the axes of a gradient of the program's own output in this order.
         place: which output of the node it is.
+        shape: shape of the program's own output.
         versions: how often its tensors and its output had been changed in place.
     """
 
+    owner: object
     tag: Any
     call: AttentionCall | AttentionWeights
     value: Tensor
     output: Tensor
     arrange: Arrange
     place: int
+    shape: torch.Size
     versions: tuple[int, ...]
 
     @property
@@ -62,8 +66,14 @@ class Differentiated(NamedTuple):
     gradient: Tensor
 
 
-def hold(observed: ObservedCall, tag: Any) -> str:
-    """Let the graph hold an attention that has just run. Return why no gradient can be found there; "" if it can."""
+def hold(observed: ObservedCall, owner: object, tag: Any) -> str:
+    """Let the graph hold an attention that has just run. Return why no gradient can be found there; "" if it can.
+
+    Args:
+        observed: the attention.
+        owner: any object, which ``differentiate`` is told again.
+        tag: what the owner knows the attention by. The graph keeps both alive, so that they must not hold the graph.
+    """
     if observed.is_before_dropout:
         return "dropout has changed its weights; call eval()"
     if observed.is_random:
@@ -76,18 +86,23 @@ def hold(observed: ObservedCall, tag: Any) -> str:
     call = _detached(call)
     value = call.value if isinstance(call, AttentionCall) else product.value.detach()
     output = product.arrange(made.detach())
-    held = HeldCall(tag, call, value, output, product.arrange, made.output_nr, _versions(call, value, output))
+    held = HeldCall(
+        owner, tag, call, value, output, product.arrange, made.output_nr, made.shape, _versions(call, value, output)
+    )
     _metadata(made.grad_fn).setdefault(_KEY, []).append(held)
     return ""
 
 
-def differentiate(y: Tensor, retain_graph: bool = True, through_attention: bool = True) -> list[Differentiated]:
+def differentiate(
+    y: Tensor, owner: object, retain_graph: bool = True, through_attention: bool = True
+) -> list[Differentiated]:
     """Return the attentions on which a scalar depends, with its gradients at their outputs, in no order.
 
     Gradients of parameters are not computed.
 
     Args:
         y: scalar, whose graph is alive.
+        owner: who has let the graph hold the attentions; those of others are left out.
         retain_graph: whether the graph is kept.
         through_attention: whether gradients pass through attention; if not, they are those of what y depends on beside
             it, as by residual connections.
@@ -103,7 +118,7 @@ def differentiate(y: Tensor, retain_graph: bool = True, through_attention: bool 
             "expected a scalar with a gradient, got none: it was computed under no_grad or inference_mode, by a "
             "quantised layer, or from constants"
         )
-    found = [(node, held) for node in _nodes(y.grad_fn) for held in _metadata(node).get(_KEY, ())]
+    found = _held(y, owner)
     edges = [GradientEdge(node, held.place) for node, held in found]
     gradients = _gradients(y.reshape(()), edges, retain_graph, through_attention) if found else ()
     return [
@@ -111,6 +126,36 @@ def differentiate(y: Tensor, retain_graph: bool = True, through_attention: bool 
         for (_, held), gradient in zip(found, gradients, strict=True)
         if gradient is not None
     ]
+
+
+def depends_beside_attention(y: Tensor, owner: object, later: HeldCall, earlier: HeldCall) -> bool:
+    """Return whether the keys or values of an attention, or its queries, are made of the output of an earlier one
+    without passing through any attention between them."""
+    nodes = {id(held): node for node, held in _held(y, owner)}
+    made, seen = nodes[id(later)], nodes[id(earlier)]
+    stops = [node.register_prehook(_zeros) for node in set(nodes.values()) - {made}]
+    ends = [GradientEdge(made, later.place)], [GradientEdge(seen, earlier.place)]
+    try:
+        (found,) = torch.autograd.grad(
+            *ends, [later.output.new_ones(later.shape)], retain_graph=True, allow_unused=True
+        )
+    finally:
+        for stop in stops:
+            stop.remove()
+    return found is not None and bool((found != 0).any())
+
+
+def _held(y: Tensor, owner: object) -> list[tuple[Node, HeldCall]]:
+    """Return what the graph of y holds of an owner. Raises MhavizError if it has attentions of others alone."""
+    assert y.grad_fn is not None
+    found = list[tuple[Node, HeldCall]]()
+    for node in _nodes(y.grad_fn):
+        calls = _metadata(node).get(_KEY, ())
+        own = [(node, held) for held in calls if held.owner is owner]
+        if calls and not own:
+            raise MhavizError("y depends on attention that was not recorded here, but in another recording")
+        found += own
+    return found
 
 
 def _gradients(
@@ -201,8 +246,11 @@ def _detached(call: AttentionCall | AttentionWeights) -> AttentionCall | Attenti
 
 
 def _versions(call: AttentionCall | AttentionWeights, value: Tensor, output: Tensor) -> tuple[int, ...]:
-    of_call = (call.given,) if isinstance(call, AttentionWeights) else (call.query, call.key)
-    return tuple(map(_version, (output, *of_call, value)))
+    if isinstance(call, AttentionWeights):
+        of_call: tuple[Tensor | None, ...] = (call.given,)
+    else:
+        of_call = call.query, call.key, call.mask, call.sinks
+    return tuple(_version(x) for x in (output, *of_call, value) if x is not None)
 
 
 def _version(x: Tensor) -> int:

@@ -103,8 +103,13 @@ class ObservedCall:
             output = order.arrange(output)
         if not order.is_plain and weighted is not None and (product := weighted()) is not None:
             value = call.value if isinstance(call, AttentionCall) else order.arrange_keys(product.value)
-            weighted = partial(replace, product, value=value, arrange=lambda x: order.arrange(product.arrange(x)))
+            # The arrangement must not hold the product: its graph holds the arrangement, see ``gradients``.
+            weighted = partial(replace, product, value=value, arrange=partial(_in_turn, product.arrange, order.arrange))
         return replace(self, call=call, output=output, zero=zero, weighted=weighted, order=order)
+
+
+def _in_turn(first: Arrange, then: Arrange, x: Tensor) -> Tensor:
+    return then(first(x))
 
 
 def _in_order(call: AttentionCall, order: Order) -> AttentionCall:

@@ -44,8 +44,9 @@ def head_relevance_page(relevance: HeadRelevance, order: Order = USUAL_RELEVANCE
 
 def _y_text(relevance: HeadRelevance) -> str:
     explained = relevance.explained
-    y = "the logit of the model's top prediction in each text" if explained.is_top else explained_text(explained)
-    return f"y is {y}"
+    if explained.is_top and explained.kind != "written":
+        return "y is the logit of the model's top prediction in each text"
+    return f"y is {explained_text(explained)}" + " in each text" * (explained.kind == "written")
 
 
 def _title(relevance: HeadRelevance, ranking: Ranking) -> str:

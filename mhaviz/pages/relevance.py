@@ -22,6 +22,7 @@ _CHOICE = 32  # most cells of what is explained
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
 LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
 _MUCH = 0.5  # share of the largest relevance, or of the largest fall, from which a word is as good as the first
+_MOST = 0.5  # share of all relevance that is most of it
 _LISTED = 10  # most words in the table
 _LEAST_ASIDE = 0.005  # least share of a special token that is listed
 _MOST_ASIDE = 4  # most special tokens that are listed
@@ -39,6 +40,8 @@ def relevance_page(relevance: Relevance) -> Page:
         blocks.append(_shaded(text, text.falls, "y falls without it by", partial(_number, relevance)))
     if relevance.written is not None:
         blocks += _side(relevance.written, "read by the decoder")
+        if relevance.written.ranked:
+            blocks.append(_strongest(relevance.written))
     if text.ranked:
         blocks.append(removal_table(relevance))
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
@@ -73,7 +76,7 @@ def _said(relevance: Relevance) -> str:
         return _without_removal(relevance)
     first, best = text.removed[0], max(text.removed, key=lambda j: float(falls[j]))
     changed = [j for j in text.removed if _changes(relevance, text.without[j])]
-    n, little = len(text.removed), LITTLE * abs(relevance.y)
+    n, little = len(text.removed), little_of(relevance)
     among = f" of the {n} most relevant" * (n < len(text.ranked))
     is_against = falls[best] <= 0 and min(falls[text.removed]) <= -little
     if not changed and (together := relevance.together) is not None:
@@ -99,19 +102,42 @@ def _said(relevance: Relevance) -> str:
     if len(changed) > 1:
         return _several(relevance, sorted(changed, key=lambda j: -falls[j]))
     if changed:
-        return f"{_named(text, changed[0])} decides: without it {_falls(relevance, changed[0])}"
+        (word,) = changed
+        return f"{_named(text, word)} decides: without it {_changed_text(relevance, word)}"
     return f"{_named(text, best)} counts most{among}: without it {_falls(relevance, best)}"
 
 
+def little_of(relevance: Relevance) -> float:
+    """Return the fall below which a word alone decides nothing: a share of |y|, and of logits the same share of 1 or
+    more, as a logit that falls by 0.05 changes odds by 5%."""
+    is_logit = relevance.explained.kind in ("token", "label", "written")
+    return LITTLE * max(abs(relevance.y), 1.0 if is_logit else 0.0)
+
+
+def _changed_text(relevance: Relevance, word: int) -> str:
+    """Return "the logit of NEGATIVE falls from 6.3 to 1.2" of a word without which the model predicts something else;
+    what it predicts, if the logit does not fall."""
+    falls = _falls(relevance, word)
+    if relevance.text.falls[word] > 0 and "falls" in falls:
+        return falls
+    return f"the model predicts {_choice(relevance, relevance.text.without[word])}, though {falls}"
+
+
 def _without_removal(relevance: Relevance) -> str:
-    """Return what is said where no word was removed: "“terrible” has most of the relevance for y, 75%"."""
+    """Return what is said where no word was removed: "“terrible” has most of the relevance for y, 75%", or that no word
+    stands out."""
     text = relevance.text
     if not text.ranked:
         return f"nothing has relevance for {y_text(relevance)}; no {_unit(text)} can be removed"
-    share = percent(float(text.shares[text.ranked[0]]))
-    amount = "all" if share == "100%" else "most"
+    shares = [float(text.shares[j]) for j in text.ranked[:2]]
     end = "" if relevance.removal == "none" else f"; no {_unit(text)} can be removed"
-    return f"{_named(text, text.ranked[0])} has {amount} of the relevance for {y_text(relevance)}, {share}{end}"
+    if not shares[0]:
+        return f"no {_unit(text)} has relevance for {y_text(relevance)}{end}"
+    named, amount = _named(text, text.ranked[0]), percent(shares[0])
+    if shares[0] <= _MOST and len(shares) > 1 and shares[1] > _MUCH * shares[0]:
+        return f"no {_unit(text)} stands out: {named} has {amount} of the relevance for {y_text(relevance)}{end}"
+    most = "all" if amount == "100%" else "most" if shares[0] > _MOST else "the largest part"
+    return f"{named} has {most} of the relevance for {y_text(relevance)}, {amount}{end}"
 
 
 def _several(relevance: Relevance, words: Sequence[int]) -> str:
@@ -122,7 +148,7 @@ def _several(relevance: Relevance, words: Sequence[int]) -> str:
     after = sorted(_after(relevance, j) for j in words)
     ends = list(dict.fromkeys(_number(relevance, one) for one in (after[0], after[-1])))
     to = f"between {' and '.join(ends)}" if len(ends) > 1 else ends[0]
-    either = "either" if len(words) == 2 else "any one"
+    either = "either one" if len(words) == 2 else "any one"
     goes = "falls" if after[-1] < relevance.y else "goes"
     y = _number(relevance, relevance.y)
     return f"{listed} decide: without {either} of them {y_text(relevance)} {goes} from {y} to {to}"
@@ -218,6 +244,19 @@ def _shaded(side: WordRelevance, numbers: NDArray[np.float64], name: str, text_o
     columns = Column(_unit(side), align="left", is_key=True), Column(name, text_of)
     ends = f"{'≤ ' * bool((numbers < 0).any())}0", f"{'≥ ' * scale.above}{text_of(high)}"
     return Shaded(Table(columns, rows), words, scale, name, ends)
+
+
+def _strongest(side: WordRelevance) -> Table:
+    """Return the words with the largest relevance, none of which is removed."""
+    words = side.ranked[:MOST_REMOVED]
+    most = float(side.shares[words[0]]) or 1.0
+    columns = (
+        Column(_unit(side), align="left", is_key=True),
+        Column("relevance", percent),
+        Column("", bar=12, align="left"),
+    )
+    rows = ((_named(side, j), float(side.shares[j]), float(side.shares[j]) / most) for j in words)
+    return Table(columns, tuple(rows))
 
 
 def removal_table(relevance: Relevance) -> Table:

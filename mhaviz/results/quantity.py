@@ -44,7 +44,7 @@ class Quantity:
     @property
     def drawn_name(self) -> str:
         """Name of the numbers at a colour scale."""
-        return "change" if self.is_signed and self.key != "relevance" else self.name
+        return "change" if self.is_signed and not self.key.endswith("relevance") else self.name
 
     @property
     def rows_are_shares(self) -> bool:
@@ -114,6 +114,9 @@ MEANS = {
     WEIGHT.key: replace(WEIGHT, key="mean", of_all_heads=True),
     UNIFORM.key: replace(UNIFORM, key="mean_uniform", of_all_heads=True),
     NORM.key: replace(NORM, key="mean_norm", of_all_heads=True),
+    RELEVANCE.key: replace(RELEVANCE, key="mean_relevance", of_all_heads=True),
+    RAISES.key: replace(RAISES, key="mean_relevance_positive", of_all_heads=True),
+    LOWERS.key: replace(LOWERS, key="mean_relevance_negative", of_all_heads=True),
 }
 """Mean over heads, Ā_ij = Σ_h A_hij / n_heads, by the key of the quantity that is averaged."""
 

@@ -37,13 +37,13 @@ class Explained:
     """What is explained, a scalar y of a model's output.
 
     Attributes:
-        kind: "token": its logit; "label": its logit; "written": the mean logit of all tokens that a decoder has
-            written; "function": what a function returns.
+        kind: "token": its logit; "label": its logit; "score": an output that is no choice, as of a regression;
+            "written": the mean logit of all tokens that a decoder has written; "function": what a function returns.
         choice: the token, the label, the written text, or the name of the function.
         is_top: whether the model's own top prediction was asked for, and not one that the user names.
     """
 
-    kind: Literal["token", "label", "written", "function"]
+    kind: Literal["token", "label", "score", "written", "function"]
     choice: str
     is_top: bool = False
 
@@ -53,6 +53,8 @@ class Explained:
             return "the mean logit of what is written"
         if self.kind == "function":
             return choice
+        if self.kind == "score":
+            return f"the score {choice}"
         return f"the logit of {choice if self.kind == 'label' else f'“{choice}”'}"
 
 

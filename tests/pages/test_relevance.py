@@ -54,7 +54,7 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 0.7, 0, 0.8),
             (0, 4.3, 0, 5.3),
             (SAME, "POSITIVE", SAME, "POSITIVE"),
-            "“terrible” and “plot” decide: without either of them the logit of NEGATIVE falls from 6.30 to between 1.00"
+            "“terrible” and “plot” decide: without either one of them the logit of NEGATIVE falls from 6.30 to between 1.00"
             " and 2.00",
         ),
         (

@@ -26,7 +26,7 @@ from mhaviz.cli.shared.models import (
     read_by,
 )
 from mhaviz.cli.shared.parsing import parse_window, parsed
-from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_query
+from mhaviz.cli.shared.queries import As, Form, deliver_form, maps_of, require_form, require_looks, require_query
 from mhaviz.cli.shared.texts import Instead, Several, Target, given_to, instead_option, lines_notice, quotes_notice
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.given import Given
@@ -66,7 +66,7 @@ def heatmap(
         model_option(
             metavar="NUMBERS",
             show_default=False,
-            help="weights (default), norms (× v W_O), uniform or rollout.",
+            help="weights (default), norms, uniform or rollout; see above.",
         ),
     ] = "weights",
     why: WhyOption = None,
@@ -119,12 +119,11 @@ def heatmap(
     \b
     mhaviz heatmap "I wonder what will come next!" -o heatmap.png
     mhaviz heatmap --model translation "the small black cat sees my car"
-    mhaviz heatmap --model path/to/bert "The animal didn't cross the street." --layer 2 -o layer.pdf
     mhaviz heatmap --model path/to/classifier "A dull film." --why label=NEGATIVE -o why.png
     mhaviz heatmap --model path/to/vit --image photo.png -o over.png
 
     Rows are queries, columns are keys. Maps of more than --size tokens are pooled exactly. A repeated token has its
-    position beside it, from 0: the₂, or w12#2. --help-all has more.
+    position beside it: the₂. --show norms: weight × ‖v W_O‖; uniform: weight × keys seen; rollout: up to each layer.
 
     Output: a {MAP_SUFFIXES} file.
     """
@@ -135,7 +134,11 @@ def heatmap(
         raise ArgumentError("--why shows relevance; leave out --show")
     if explains and (unheeded := [name for name, value in (("key", key), ("grid", grid)) if value is not None]):
         raise ArgumentError(f"--why explains a prediction by all of the model's attention; leave out --{unheeded[0]}")
+    if explains and form is not None:
+        raise ArgumentError("--why has a form of its own; leave out --as")
     has_words = explains and layer is None and head is None
+    if has_words:
+        require_looks(style_of(looks, delivery), "answer", advises=False)
     suffixes: tuple[str, ...] = HEAD_SUFFIXES if has_words else MAP_SUFFIXES if without is None else PAGE_SUFFIXES
     if has_words and image:
         suffixes = ABLATION_SUFFIXES

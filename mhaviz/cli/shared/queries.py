@@ -69,10 +69,11 @@ def likely_form(query: str | None, form: Form | None) -> Form:
     return form or ("map" if query is None else "answer")
 
 
-def require_looks(style: "Style", form: Form) -> None:
-    """Raise ArgumentError if a look is chosen that a form does not have, but maps."""
+def require_looks(style: "Style", form: Form, advises: bool = True) -> None:
+    """Raise ArgumentError if a look is chosen that a form does not have, but maps; ``advises``: to draw a map."""
     if others := [name for name in given(style) if name not in _LOOKS.get(form, [name])]:
-        raise ArgumentError(f"{others[0]} is for maps; leave it out, or add {option_name('form')} map")
+        advice = f", or add {option_name('form')} map" * advises
+        raise ArgumentError(f"{others[0]} is for maps; leave it out{advice}")
 
 
 def form_of(attention: "Attention", query: str | None, form: Form | None) -> Form:

@@ -1,6 +1,6 @@
 """Predictions of a model of transformers that are explained: their targets, and their gradients at its attentions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mhaviz.attention.model import GradedRun
 from mhaviz.attention.targets import (
+    LABEL,
     TOP,
     Score,
     Target,
@@ -48,6 +49,11 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
     loaded = texts.loaded
     if loaded.is_classifier:
         return _target_of_label(loaded, why, lambda: _output(texts, text))
+    if why.startswith(LABEL):
+        raise ArgumentError(
+            f"{parameter('why')}: {LABEL}NAME is for a classifier, got {loaded.name} ({type(loaded.model).__name__}); "
+            f"name a token, or top"
+        )
     if loaded.is_top_random or loaded.model.get_output_embeddings() is None:  # type: ignore[no-untyped-call]
         raise ArgumentError(
             f"{parameter('why')}: {loaded.name} ({type(loaded.model).__name__}) has no head that predicts a token or a "
@@ -56,7 +62,7 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
     if loaded.has_encoder or text.prompt:
         written = text.produced if loaded.has_encoder else text.source[text.prompt :]
         assert written is not None
-        return target_of_written(why, written, _logits, lambda text: max(text.prompt - 1, 0), _token_name(loaded))
+        return target_of_written(why, written, _logits, lambda text: _first_row(loaded, text), _token_name(loaded))
     if is_masked:
         return _target_of_token(texts, why, text, lambda text: len(text.source) - 1)
     mask = id_of(loaded.tokenizer, "mask_token_id")
@@ -67,6 +73,15 @@ def target_of(texts: Texts, why: Why, text: Text, is_masked: bool) -> Target:
             f"{parameter('why')}: {loaded.name} predicts masked tokens; expected one {name} in the text, got {there}"
         )
     return _target_of_token(texts, why, text, lambda text: text.source.ids.index(mask))
+
+
+def _first_row(loaded: Loaded, text: Text) -> int:
+    """Return the row of the logits that predicts the first written token."""
+    if loaded.has_encoder:
+        return 0
+    if not text.prompt:
+        raise MhavizError("expected a prompt before what is written, got none")
+    return text.prompt - 1
 
 
 def _logits(output: Any) -> Tensor:
@@ -97,11 +112,20 @@ def target_of_image(loaded: Loaded, why: Why, output: Callable[[], Any]) -> Targ
 
 def _target_of_label(loaded: Loaded, why: str, output: Callable[[], Any]) -> Target:
     config: Any = loaded.model.config
-    labels = [str(config.id2label.get(i, i)) for i in range(config.num_labels)]
-    number = int(_logits(output())[0].argmax()) if why == TOP else label_of(why, labels)
-    is_choice = len(labels) > 1 and config.problem_type != "multi_label_classification"
-    explained = Explained("label", labels[number], why == TOP)
+    labels = _told_apart([str(config.id2label.get(i, i)) for i in range(config.num_labels)])
+    is_score = config.problem_type == "regression" or len(labels) == 1
+    if why == TOP and is_score and len(labels) > 1:
+        raise ArgumentError(f"{parameter('why')}: {loaded.name} gives scores and chooses none; name one by {LABEL}NAME")
+    top = 0 if is_score or why != TOP else int(_logits(output())[0].argmax())
+    number = top if why == TOP else label_of(why, labels)
+    is_choice = not is_score and config.problem_type != "multi_label_classification"
+    explained = Explained("score" if is_score else "label", labels[number], why == TOP and is_choice)
     return target_of_logits(explained, _logits, lambda text: [(0, number)], labels.__getitem__ if is_choice else None)
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """Return labels, those that are alike with their numbers."""
+    return [f"{label} ({i})" if labels.count(label) > 1 else label for i, label in enumerate(labels)]
 
 
 def _target_of_token(texts: Texts, why: str, text: Text, row_of: Any) -> Target:
@@ -119,7 +143,7 @@ def _token_name(loaded: Loaded) -> Any:
 
 def _id_of_token(loaded: Loaded, why: str) -> int:
     """Return the id of a token. Raises ArgumentError if the text is of several tokens."""
-    found = [plain_ids(loaded.tokenizer, text) for text in (why, f" {why}")]
+    found = [plain_ids(loaded.tokenizer, text) for text in (why, f" {why}", why.lstrip())]
     for ids in found:
         if len(ids) == 1 and ids[0] != id_of(loaded.tokenizer, "unk_token_id"):
             return ids[0]
@@ -146,8 +170,9 @@ def graded(texts: Texts, text: Text, target: Target) -> GradedRun:
     loaded = texts.loaded
     with torch.inference_mode(False), torch.enable_grad():
         _require_attention_alone(loaded)
-        output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded), whole=True, with_graph=True)
-        return graded_run(loaded.name, loaded.sites, target, output, text)
+        owner = object()
+        output = run_hooked(loaded, texts.batch([text]), partial(_hold, loaded, owner), whole=True, with_graph=True)
+        return graded_run(loaded.name, owner, loaded.sites, target, output, text)
 
 
 def _mixing(loaded: Loaded) -> str:
@@ -161,7 +186,7 @@ def _mixing(loaded: Loaded) -> str:
     source_length, target_length = _LENGTHS
     length = target_length if loaded.has_encoder else source_length
 
-    output: Any = run_hooked(loaded, few_tokens(loaded, *_LENGTHS), partial(_hold, loaded), with_graph=True)
+    output: Any = run_hooked(loaded, few_tokens(loaded, *_LENGTHS), partial(_hold, loaded, object()), with_graph=True)
     hidden = output["last_hidden_state"] if "last_hidden_state" in output else output[0]
     sides = [(hidden, length)]
     if loaded.has_encoder and output.get("encoder_last_hidden_state") is not None:
@@ -191,5 +216,6 @@ def _require_attention_alone(loaded: Loaded) -> None:
         )
 
 
-def _hold(loaded: Loaded, number: int, observed: ObservedCall) -> None:
-    hold_site(loaded.name, next((site for site in loaded.sites if site.number == number), None), observed)
+def _hold(loaded: Loaded, owner: object, number: int, observed: ObservedCall) -> None:
+    site = next((site for site in loaded.sites if site.number == number), None)
+    hold_site(loaded.name, owner, site, observed)

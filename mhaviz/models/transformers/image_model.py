@@ -36,6 +36,16 @@ class ImageModel(Model):
         """See ``Model.all_sites``. Raises ArgumentError, as they are known once the model runs."""
         raise self._no_text()
 
+    @property
+    def lacks_labels(self) -> bool:  # type: ignore[override]
+        """See ``Model``."""
+        return self.loaded.lacks_labels
+
+    @property
+    def is_classifier(self) -> bool:  # type: ignore[override]
+        """See ``Model``."""
+        return self.loaded.is_classifier
+
     @cached_property
     def device(self) -> torch.device:
         """Device of the model."""

@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 
-from mhaviz.attention.model import Site
+from mhaviz.attention.model import LABELS, Predicts, Site
 from mhaviz.errors import ArgumentError, MhavizError, as_one_line, parameter, quoted
 from mhaviz.inputs.tokens import Kind
 from mhaviz.models.transformers import sharing, sizes
@@ -126,6 +126,11 @@ class Loaded:
                 part.set_attention_type(attention_type)
 
     @property
+    def lacks_labels(self) -> bool:
+        """Whether its files are of a classifier, whose head was not loaded."""
+        return labelling_class(self.model.config) not in (None, type(self.model))
+
+    @property
     def is_classifier(self) -> bool:
         """Whether it predicts a label of a text or an image."""
         return any(type(self.model) in _classes(auto, self.model.config) for auto in _CLASSIFIERS)
@@ -182,7 +187,7 @@ def load_checkpoint(
     name: str,
     device: torch.device,
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto",
-    predicts: bool = False,
+    predicts: Predicts = False,
     folder: Path | None = None,
     spread: Spread | None = None,
     processes: int = 1,
@@ -194,7 +199,7 @@ def load_checkpoint(
         name: folder or hub id of the model; see ``find_folder``.
         device: device to run on.
         dtype: type of its numbers; see ``DTYPES``. "auto" is float32 for a model that reads images alone.
-        predicts: whether to load a head that predicts next or masked tokens, if the files have one.
+        predicts: whether to load a head; see ``Predicts``.
         folder: folder of the model, if already found.
         spread: plan for several devices; None: all of the model is on ``device``.
         processes: number of processes that share the model. Each must call this function.
@@ -217,7 +222,8 @@ def load_checkpoint(
         tokenizer = None if _reads_images_alone(usual, folder) else _tokenizer(folder, name)
         if tokenizer is None and dtype == "auto":
             dtype = "float32"
-        kind = (predicting_class(config) or usual) if predicts else usual
+        labelling = labelling_class(config) if predicts == LABELS else None
+        kind = labelling or (predicting_class(config) if predicts else None) or usual
         attention: str | None = attention_functions.SDPA if kind._supports_sdpa else attention_functions.EAGER
         if tokenizer is None:  # of a backbone of another kind, such as a ResNet's, which may support neither
             attention = None
@@ -344,18 +350,21 @@ def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
     return next((kind for kind in (*encoders, *found) if kind.__name__ in named), found[0])
 
 
+def labelling_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """Return the class of a classifier that the configuration names; None: it names none, or one with a decoder, which
+    would read a target."""
+    named, every = config.architectures or (), (kind for auto in _CLASSIFIERS for kind in _classes(auto, config))
+    return None if config.is_encoder_decoder else next((kind for kind in every if kind.__name__ in named), None)
+
+
 def predicting_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
-    """Return the class of the model with a head that predicts labels or tokens, if possible the one its configuration
-    names.
+    """Return the class of the model with a head that predicts tokens, if possible the one its configuration names.
 
     None: there is no such class, or the model is an encoder with a decoder, whose ``usual_class`` has the head.
     """
-    named = set(config.architectures or ())
-    for kind in (kind for auto in _CLASSIFIERS for kind in _classes(auto, config)):
-        if kind.__name__ in named:
-            return kind
     if config.is_encoder_decoder:
         return None
+    named = set(config.architectures or ())
     masked, causal, bare = (_classes(auto, config) for auto in (AutoModelForMaskedLM, AutoModelForCausalLM, AutoModel))
     for kind in (*masked, *causal):
         if kind.__name__ in named:

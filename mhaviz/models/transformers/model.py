@@ -81,6 +81,16 @@ class TransformersModel(CorpusModel):
         """All attentions of the model, in the order in which they run."""
         return self.loaded.sites
 
+    @property
+    def lacks_labels(self) -> bool:  # type: ignore[override]
+        """See ``Model``."""
+        return self.loaded.lacks_labels
+
+    @property
+    def is_classifier(self) -> bool:  # type: ignore[override]
+        """See ``Model``."""
+        return self.loaded.is_classifier
+
     @cached_property
     def device(self) -> torch.device:
         """Device of the model's inputs."""

@@ -117,6 +117,8 @@ def run(loaded: Loaded, fields: Fields, whole: bool = False, with_graph: bool = 
 @contextmanager
 def _from_embeddings(model: nn.Module) -> Iterator[None]:
     """Record a graph that begins at the embeddings. Other parameters have no gradients, as these hold activations."""
+    if any(x.is_inference() for x in model.parameters()):
+        raise MhavizError("expected a model with gradients, got one made in inference_mode; load it outside of that")
     embeddings = [part for part in model.modules() if isinstance(part, nn.Embedding)]
     begin = {id(x) for part in embeddings for x in part.parameters(recurse=False)}
     with graph_from(model, lambda x: not begin or id(x) in begin):

@@ -29,11 +29,7 @@ def saved(folder, model, masks=True):
         (lambda: hf.BertForMaskedLM(hf.BertConfig(**BERT)), "BertForMaskedLM", "masked token"),
         (lambda: hf.BertForPreTraining(hf.BertConfig(**BERT)), "BertForMaskedLM", "masked token"),
         (lambda: hf.BertModel(hf.BertConfig(**BERT)), "BertModel", "embedding"),
-        (
-            lambda: hf.BertForSequenceClassification(hf.BertConfig(**BERT)),
-            "BertForSequenceClassification",
-            "embedding",
-        ),
+        (lambda: hf.BertForSequenceClassification(hf.BertConfig(**BERT)), "BertModel", "embedding"),
         (lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2)), "GPT2LMHeadModel", "next token"),
         (
             lambda: hf.GPT2Model(hf.GPT2Config(**GPT2)),
