@@ -8,7 +8,7 @@ from mhaviz.pages.blocks import Block, Page, Text
 from mhaviz.pages.image import overlays, place_texts
 from mhaviz.pages.overlays import Overlays
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
-from mhaviz.pages.relevance import ESTIMATE, LITTLE, aside_text, removal_table, subtitles, title_text
+from mhaviz.pages.relevance import ESTIMATE, aside_text, little_of, removal_table, subtitles, title_text
 from mhaviz.results.image_relevance import Blank, ImageRelevance
 
 _NAME = "relevance"
@@ -37,7 +37,7 @@ def _over(relevance: ImageRelevance) -> Overlays:
     (head,), marks = block.heads, block.marks
     (picture,), (grid,) = head.pictures, text.words.images
     most = max(text.removed, key=lambda place: float(text.falls[place]), default=None)
-    if most is not None and text.falls[most] >= LITTLE * abs(relevance.y):
+    if most is not None and text.falls[most] >= little_of(relevance):
         picture, marks = replace(picture, query=grid.cell(most)), (*marks, "cyan: the largest fall")
     notes = head.notes[:2]  # what special tokens have is listed below
     line = f"{_NAME}: {'; '.join(forms[0] for forms in notes)}"

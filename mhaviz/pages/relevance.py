@@ -20,7 +20,7 @@ from mhaviz.results.relevance import MOST_REMOVED, Explained, Relevance, WordRel
 _NAME = 24  # most cells of a word
 _CHOICE = 32  # most cells of what is explained
 _UPPER = 0.98  # quantile of the words' shares that gets the darkest colour
-LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
+_LITTLE = 0.05  # fall of y as a share of |y|, below which a word alone decides nothing
 _MUCH = 0.5  # share of the largest relevance, or of the largest fall, from which a word is as good as the first
 _MOST = 0.5  # share of all relevance that is most of it
 _LISTED = 10  # most words in the table
@@ -111,7 +111,7 @@ def little_of(relevance: Relevance) -> float:
     """Return the fall below which a word alone decides nothing: a share of |y|, and of logits the same share of 1 or
     more, as a logit that falls by 0.05 changes odds by 5%."""
     is_logit = relevance.explained.kind in ("token", "label", "written")
-    return LITTLE * max(abs(relevance.y), 1.0 if is_logit else 0.0)
+    return _LITTLE * max(abs(relevance.y), 1.0 if is_logit else 0.0)
 
 
 def _changed_text(relevance: Relevance, word: int) -> str:
@@ -250,11 +250,8 @@ def _strongest(side: WordRelevance) -> Table:
     """Return the words with the largest relevance, none of which is removed."""
     words = side.ranked[:MOST_REMOVED]
     most = float(side.shares[words[0]]) or 1.0
-    columns = (
-        Column(_unit(side), align="left", is_key=True),
-        Column("relevance", percent),
-        Column("", bar=12, align="left"),
-    )
+    bar = Column("", bar=12, align="left")
+    columns = Column(_unit(side), align="left", is_key=True), Column("relevance", percent), bar
     rows = ((_named(side, j), float(side.shares[j]), float(side.shares[j]) / most) for j in words)
     return Table(columns, tuple(rows))
 
@@ -296,7 +293,8 @@ ESTIMATE = (
 
 def _reading(relevance: Relevance) -> str:
     if relevance.removal == "none":
-        return f"{ESTIMATE}, and what y is without a {_unit(relevance.text)} was not computed"
+        mixing = "that tokens mix in attention alone is known as far as gradients tell"
+        return f"{ESTIMATE}, and what y is without a {_unit(relevance.text)} was not computed; {mixing}"
     return f"{ESTIMATE}. y falls by: when the word is deleted from the text; mhaviz ablate measures heads"
 
 

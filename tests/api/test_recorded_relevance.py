@@ -228,16 +228,166 @@ def test_a_choice_of_modules_is_refused(x):
     refused(recording, y, "relevance goes through all modules", ArgumentError)
 
 
-def test_an_encoder_and_its_decoder_are_explained(x):
+class Attention(nn.Module):
+    """Attention by hand of x to others, or to x itself, with the weights that it has computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
+        self.weights = None
+
+    def forward(self, x, others=None, mask=None):
+        others = x if others is None else others
+        q, k, v = (
+            part(side).unflatten(-1, (2, 4)).transpose(1, 2)
+            for part, side in ((self.q, x), (self.k, others), (self.v, others))
+        )
+        S = q @ k.mT / 2
+        S = S if mask is None else S.masked_fill(~mask, -torch.inf)
+        self.weights = S.softmax(dim=-1)
+        return x + self.out((self.weights @ v).transpose(1, 2).flatten(2))
+
+
+class EncoderDecoder(nn.Module):
+    """Two layers each; ``order``: "sc", self-attention before cross-attention, or "cs"; ``reads``: which layer of the
+    encoder each layer of the decoder reads."""
+
+    def __init__(self, order="sc", reads=(1, 1)):
+        super().__init__()
+        self.encoder, self.decoder, self.cross = (nn.ModuleList(Attention() for _ in range(2)) for _ in range(3))
+        self.order, self.reads = order, reads
+
+    def forward(self, source, target, source_mask=None, target_mask=None):
+        memories = []
+        for layer in self.encoder:
+            source = layer(source, mask=source_mask)
+            memories.append(source)
+        n = target.shape[1]
+        causal = torch.ones(n, n, dtype=torch.bool).tril()
+        causal = causal if target_mask is None else causal & target_mask
+        for own, cross, number in zip(self.decoder, self.cross, self.reads, strict=True):
+            for what in self.order:
+                target = own(target, mask=causal) if what == "s" else cross(target, memories[number], source_mask)
+        return target
+
+
+def encoder_decoder(**how):
     torch.manual_seed(0)
-    model = nn.Transformer(8, 2, 2, 2, 16, batch_first=True).double().eval()
-    target, mask = torch.randn(1, 3, 8).double(), model.generate_square_subsequent_mask(3, dtype=torch.float64)
+    model = EncoderDecoder(**how).double().eval()
+    random = torch.Generator().manual_seed(1)
+    source, target = (torch.randn(1, n, 8, generator=random).double() for n in (5, 3))
+    return model, source, target
+
+
+def both_by_the_paper(model, source, target):
+    """Equations 5 to 10 on whole matrices: of the decoder's tokens, and of the encoder's, for the last token."""
+    y = model(source, target)[0, -1, 0]
+    sets = [[layer.weights for layer in part] for part in (model.encoder, model.decoder, model.cross)]
+    flat = [A for weights in sets for A in weights]
+    gradients = dict(zip(map(id, flat), torch.autograd.grad(y, flat), strict=True))
+
+    def bar(A):
+        return (A.detach() * gradients[id(A)])[0].clamp(min=0).mean(dim=0)
+
+    def normalised(R):
+        gained = R - torch.eye(len(R)).double()
+        sums = gained.sum(dim=-1, keepdim=True)
+        return torch.where(sums > 0, gained / sums, 0.0) + torch.eye(len(R)).double()
+
+    R_qq, R_ss = torch.eye(source.shape[1]).double(), torch.eye(target.shape[1]).double()
+    R_sq = torch.zeros(len(R_ss), len(R_qq)).double()
+    for A in sets[0]:
+        R_qq = R_qq + bar(A) @ R_qq
+    for A, across in zip(*sets[1:], strict=True):
+        R_ss, R_sq = R_ss + bar(A) @ R_ss, R_sq + bar(A) @ R_sq
+        R_sq = R_sq + normalised(R_ss).T @ bar(across) @ normalised(R_qq)
+    return (R_ss - torch.eye(len(R_ss)))[-1].numpy(), R_sq[-1].numpy()
+
+
+def test_an_encoder_and_its_decoder_are_explained():
+    model, source, target = encoder_decoder()
     with mhaviz.record(model) as recording:
-        y = model(x, target, tgt_mask=mask)[0, -1, 0]
+        y = model(source, target)[0, -1, 0]
     found = recording.relevance(y)
-    assert (len(found.text.words), len(found.written.words)) == (5, 3)
-    assert found.text.relevance.any()
+    written, text = both_by_the_paper(model, source, target)
+    assert found.text.relevance == pytest.approx(text, rel=1e-9, abs=1e-12)
+    assert found.written.relevance == pytest.approx(written, rel=1e-9, abs=1e-12)
     assert found.removal == "none"
+
+
+@pytest.mark.parametrize(("how", "why"), [({"order": "cs"}, "in turn"), ({"reads": (0, 1)}, "the last layer of the")])
+def test_what_joins_otherwise_is_refused(how, why):
+    model, source, target = encoder_decoder(**how)
+    with mhaviz.record(model) as recording:
+        y = model(source, target)[0, -1, 0]
+    refused(recording, y, why)
+
+
+def test_padding_of_either_side_has_no_part():
+    model, source, target = encoder_decoder()
+    with mhaviz.record(model) as recording:
+        y = model(source, target)[0, -1, 0]
+    alone = recording.relevance(y)
+    padded = (
+        torch.cat([source, torch.randn(1, 2, 8).double()], dim=1),
+        torch.cat([torch.randn(1, 1, 8).double(), target], 1),
+    )
+    masks = torch.arange(7)[None] < 5, torch.arange(4)[None] >= 1
+    with mhaviz.record(model) as recording:
+        y = model(*padded, masks[0], masks[1] | torch.eye(4, dtype=torch.bool))[0, -1, 0]
+    found = recording.relevance(y)
+    assert found.text.relevance[:5] == pytest.approx(alone.text.relevance, rel=1e-9, abs=1e-12)
+    assert found.written.relevance[-3:] == pytest.approx(alone.written.relevance, rel=1e-9, abs=1e-12)
+
+
+def test_recordings_of_one_graph_do_not_meet(x):
+    model = stack()
+    with mhaviz.record(model) as outer, mhaviz.record(model) as inner:
+        y = model(x)[0, -1, 3]
+    expected = by_the_paper(model, x)
+    for recording in (outer, inner):
+        assert recording.relevance(y).text.relevance == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_attention_of_another_recording_is_not_left_out(x):
+    model = stack()
+    with mhaviz.record(model.layers[0]):
+        hidden = model.layers[0](x)
+    with mhaviz.record(model.layers[1]) as second:
+        y = model.layers[1](hidden)[0, 0, 0]
+    refused(second, y, "attention that was not recorded here")
+
+
+def test_a_prediction_is_explained_within_a_recording():
+    with mhaviz.record():
+        found = mhaviz.attend("translation", "the small black cat", show="relevance", why="noir")
+    assert found.text.words.texts[found.text.ranked[0]] == "black"
+
+
+@pytest.mark.parametrize("axes", ["plain", "three", "turned"])
+def test_nothing_is_left_of_a_graph(axes):
+    """Whatever the order of a program's axes."""
+    order = {"plain": (0, 1, 2, 3), "three": (0, 2, 1, 3), "turned": (1, 0, 2, 3)}[axes]
+
+    class Program(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(8, 24)
+
+        def forward(self, x):
+            parts = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.project(x).chunk(3, dim=-1))
+            q, k, v = (part.flatten(0, 1) if axes == "three" else part.permute(order) for part in parts)
+            return F.scaled_dot_product_attention(q, k, v)
+
+    model = Program()
+    with mhaviz.record(model) as recording:
+        y = model(torch.randn(1, 5, 8)).sum()
+    held = [weakref.ref(one) for one in _held(y.grad_fn)]
+    assert held
+    del y
+    gc.collect()
+    assert not any(one() for one in held)
+    assert not recording.is_empty
 
 
 def test_two_stacks_that_are_alike_are_refused(x):

@@ -240,6 +240,35 @@ def test_what_is_written_is_explained(writer):
     assert not found.text.aside[0]
 
 
+def test_a_prompt_is_not_removed_whole(writer):
+    found = writer.attend("cat", show="relevance", generate=3)
+    assert len(found.text.ranked) == 1
+    assert found.text.removed == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "is_top"),
+    [
+        ({"num_labels": 1}, "score", False),
+        ({"num_labels": 3, "problem_type": "multi_label_classification"}, "label", False),
+    ],
+)
+def test_outputs_that_are_no_choices_choose_nothing(sizes, kind, is_top):
+    config = hf.BertConfig(vocab_size=V, **BERT_LIKE, **sizes)
+    model, tokenizer = made((hf.BertForSequenceClassification, lambda: config, word_pieces), dtype=torch.float32)
+    found = mhaviz.load(model, tokenizer).attend(TEXT, show="relevance", why="top")
+    assert (found.explained.kind, found.explained.is_top, found.chosen) == (kind, False, "")
+
+
+def test_scores_of_a_regression_have_no_top():
+    config = hf.BertConfig(vocab_size=V, num_labels=3, problem_type="regression", **BERT_LIKE)
+    model, tokenizer = made((hf.BertForSequenceClassification, lambda: config, word_pieces), dtype=torch.float32)
+    loaded = mhaviz.load(model, tokenizer)
+    with pytest.raises(ArgumentError, match="gives scores and chooses none"):
+        loaded.attend(TEXT, show="relevance", why="top")
+    assert loaded.attend(TEXT, show="relevance", why="label=LABEL_2").explained.kind == "score"
+
+
 def test_a_masked_token_is_explained():
     kind = hf.BertForMaskedLM, lambda: hf.BertConfig(vocab_size=V, **BERT_LIKE), word_pieces
     model, tokenizer = made(kind, dtype=torch.float32)

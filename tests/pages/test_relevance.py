@@ -54,8 +54,8 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 0.7, 0, 0.8),
             (0, 4.3, 0, 5.3),
             (SAME, "POSITIVE", SAME, "POSITIVE"),
-            "“terrible” and “plot” decide: without either one of them the logit of NEGATIVE falls from 6.30 to between 1.00"
-            " and 2.00",
+            "“terrible” and “plot” decide: without either one of them the logit of NEGATIVE falls from 6.30 to between "
+            "1.00 and 2.00",
         ),
         (
             (0, 0.1, 0.1, 0.8),
@@ -75,6 +75,13 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 5.3, 0, 0.3),
             (SAME, "POSITIVE", SAME, SAME),
             "“plot” decides: without it the logit of NEGATIVE falls from 6.30 to 1.00",
+        ),
+        (
+            (0, 0.1, 0.1, 0.8),
+            (0, 0, 0, -0.5),
+            (SAME, SAME, SAME, "POSITIVE"),
+            "“terrible” decides: without it the model predicts POSITIVE, though the logit of NEGATIVE rises from 6.30 "
+            "to 6.80",
         ),
         (
             (0, 0.1, 0.1, 0.8),
@@ -113,6 +120,24 @@ def test_words_that_were_not_removed_are_not_spoken_of(falls, title):
 def test_the_title_names_what_is_explained(explained, named):
     title = title_text(made((0, 0, 0, 1), (0, 0, 0, 5), ("",) * 4, explained=explained, chosen=""))
     assert title == f"“terrible” counts most: without it {named} falls from 6.30 to 1.30"
+
+
+@pytest.mark.parametrize(
+    ("relevance", "title"),
+    [
+        ((1, 1, 1, 1), "no word stands out: “the” has 25% of the relevance for the logit of NEGATIVE"),
+        ((0, 0, 0, 0), "no word has relevance for the logit of NEGATIVE"),
+        ((0, 0, 0, 2), "“terrible” has all of the relevance for the logit of NEGATIVE, 100%"),
+        ((1, 1, 1, 2.5), "“terrible” has the largest part of the relevance for the logit of NEGATIVE, 45%"),
+    ],
+)
+def test_a_recording_speaks_of_shares(relevance, title):
+    assert title_text(of(side(WORDS, relevance), removal="none")) == title
+
+
+def test_a_logit_near_zero_has_a_scale_nevertheless():
+    title = title_text(made((0, 0, 0, 1), (0, 0, 0, 0.01), y=0.001))
+    assert title.startswith("no single word decides")
 
 
 def test_random_weights_decide_by_chance():

@@ -66,7 +66,7 @@ def heatmap(
         model_option(
             metavar="NUMBERS",
             show_default=False,
-            help="weights (default), norms, uniform or rollout; see above.",
+            help="weights (default), norms, uniform, rollout.",
         ),
     ] = "weights",
     why: WhyOption = None,
