@@ -68,7 +68,8 @@ class Watch(ContextDecorator):
     in a compiled function. What ``torch.compile(module)`` returns runs uncompiled in the passes that are sampled.
 
     A head that collapses is said at once, in a line on standard error: its entropy falls to nearly 0, its scores grow
-    without bound, or they are NaN or infinite (``mhaviz.analyses.collapse``, after Zhai et al. 2023, arXiv 2303.06296).
+    without bound, or scores or weights are NaN or infinite (``mhaviz.analyses.collapse``, after Zhai et al. 2023,
+    arXiv 2303.06296).
 
     Args:
         model: module whose passes are sampled, and at which names begin; None: any module.
@@ -168,8 +169,8 @@ class Watch(ContextDecorator):
                 raise MhavizError(self._why_empty())
             shown = sorted(self._shown, key=lambda number: (self._site(number).kind, layers[number]))
             collapses = [
-                replace(one, kind=self._site(number).kind, layer=layers[number])
-                for number, one in self._collapses
+                replace(collapse, kind=self._site(number).kind, layer=layers[number])
+                for number, collapse in self._collapses
                 if number in shown
             ]
             healths = tuple(self._layer(number, layers[number]) for number in shown)
@@ -191,11 +192,11 @@ class Watch(ContextDecorator):
 
     def _source(self, layers: Sequence[LayerHealth]) -> Source:
         n_heads = sorted({len(layer.heads) for layer in layers})
-        several = f"{n_heads[0]} to {n_heads[-1]}" if len(n_heads) > 1 else f"{n_heads[0]}"
+        of_each = f"{n_heads[0]} to {n_heads[-1]}" if len(n_heads) > 1 else f"{n_heads[0]}"
         device, name = self._recorded.device, self._program
         parts = [
             f"watched: {name or 'a program'}",
-            f"{counted(len(layers), 'attention')} of {several} head{'s' * (several != '1')}",
+            f"{counted(len(layers), 'attention')} of {of_each} head{'s' * (of_each != '1')}",
             f"every {self.every:,} of {counted(self.n_passes, 'pass')}",
             device,
         ]
@@ -255,12 +256,12 @@ class Watch(ContextDecorator):
                     largest, entropy, uniform, *_ = numbers.tolist()
                     where = attention, kind, layers[attention], head
                     new += (found := list(self._rule.collapses(*where, number, largest, entropy, uniform)))
-                    self._collapses += [(attention, one) for one in found]
+                    self._collapses += [(attention, collapse) for collapse in found]
             kinds = {self._site(attention).kind for attention in self._courses}
         for line in collapse_lines(new, number, len(kinds) > 1):
             self._say(line)
         if self._on_sample is not None:
-            n_collapsed = len({(attention, one.head) for attention, one in self._collapses})
+            n_collapsed = len({(attention, collapse.head) for attention, collapse in self._collapses})
             try:
                 self._on_sample(number, _scalars(of_pass.values(), n_collapsed))
             except Exception as error:
