@@ -18,6 +18,7 @@ from mhaviz.api.recorded import Recorded
 from mhaviz.api.recorded_calls import are_keys_told
 from mhaviz.api.recorded_layers import layers_of
 from mhaviz.api.recorded_masks import RecordedMasks
+from mhaviz.api.recorded_notices import listed_attentions, without_match
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.observe.handlers import one_line
@@ -217,6 +218,9 @@ class Watch(ContextDecorator):
                 "module.compile() or torch.compile of a function has compiled, is not watched"
             )
         ran = f"watched {counted(len(range(0, self.n_passes, self.every)), 'pass')} of {self.n_passes:,}"
+        sites = self._recorded.sites.all
+        if sites and (unmatched := without_match(self._recorded.options, sites)):
+            return f"{ran}, and saw {listed_attentions(sites)}, and none that was asked for: {unmatched}"
         return f"{ran}, and saw no attention{': ' * bool(self.notices)}{next(iter(self.notices), '')}"
 
     def _on_observed(self, observed: ObservedCall) -> int | None:

@@ -193,6 +193,18 @@ def test_some_attentions_are_chosen(model):
     assert [layer.module for layer in watch.health.layers] == ["blocks.1"]
 
 
+def test_a_name_that_no_attention_has(model):
+    with mhaviz.Watch(model, every=2, module=["nope", "head*"]) as watch:
+        for _ in range(3):
+            model(text())
+    with pytest.raises(mhaviz.MhavizError) as caught:
+        watch.health  # noqa: B018
+    assert str(caught.value) == (
+        "watched 2 passes of 3, and saw 2 attentions (blocks.0, blocks.1), and none that was asked for: `module`: "
+        "expected a pattern of these names, got nope, head*"
+    )
+
+
 def test_batches_of_other_lengths_and_padding():
     """Rows of padding do not count, and uniform weights are those of the keys that are seen."""
     torch.manual_seed(0)
