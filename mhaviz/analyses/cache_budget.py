@@ -73,8 +73,8 @@ class BudgetStudy:
             self._policies,
             self._budgets,
             tuple(layers),
-            by_policy([one.mean() for one in every]),
-            by_policy([one.spread for one in every]),
+            by_policy([sums.mean() for sums in every]),
+            by_policy([sums.spread for sums in every]),
             tuple(self._groups[layer] for layer in layers),
             tuple(self._lengths),
         )
@@ -123,15 +123,15 @@ def _shares(
             whole += _total(rows[..., max(budgets[-1] - start, 0) :])
             for number, losing in enumerate(block.losing):
                 lost[number] += _total(rows[..., losing])
-            for one in kept:
-                one.add(block)
+            for policy_kept in kept:
+                policy_kept.add(block)
             start += block.n_queries
             on_progress((start / length) ** 2)
             cores.look()
-    for one in kept:
-        one.finish()
+    for policy_kept in kept:
+        policy_kept.finish()
     with np.errstate(invalid="ignore"):  # a sink may have taken all
-        shares = (np.stack([one.mass for one in kept]) + (whole - lost)) / whole
+        shares = (np.stack([policy_kept.mass for policy_kept in kept]) + (whole - lost)) / whole
     return shares.reshape(len(policies), len(budgets), n_heads)
 
 

@@ -90,8 +90,9 @@ class Kept(ABC):
 
 
 class Rows(Kept):
-    """For each query the k keys with its largest weights: no policy keeps more of the weights of the heads that share a
-    set, as another set of k keys has no larger sum. It needs all keys to choose, so it saves nothing: it is a bound."""
+    """For each query the k keys with its largest weights, summed over the heads that share a set: no policy keeps more
+    of that sum, though of one of these heads it may. It needs all keys to choose, so it saves nothing: it is a bound.
+    """
 
     def add(self, block: Block) -> None:
         """See ``Kept.add``."""
@@ -217,11 +218,11 @@ class _HeavyCache:
         head_starts = np.arange(n_kv_heads * group).reshape(n_kv_heads, group, 1) * (n_queries * n_keys)
         rest = np.empty((n_kv_heads, group, n_queries - full_from))
         for query in range(full_from, n_queries):
-            own = start + query
-            first = own - self.recent + 1  # of the recent keys
+            position = start + query
+            first = position - self.recent + 1  # of the recent keys
             if self.heavy.shape[1]:
                 if reach is not None:
-                    self.heavy_scores[self.heavy < own - reach] = -np.inf
+                    self.heavy_scores[self.heavy < position - reach] = -np.inf
                 lowest = self.heavy_scores.argmin(axis=1)
                 aged = self.scores[:, first - 1]
                 stays = aged >= self.heavy_scores[kv_heads, lowest]
@@ -229,11 +230,11 @@ class _HeavyCache:
                 self.heavy[which, where] = first - 1
                 self.heavy_scores[which, where] = aged[stays]
             of_heavy = flat.take(self.heavy[:, None] + (head_starts + query * n_keys))  # n_kv_heads group heavy
-            of_recent = A[:, :, query, first : own + 1]
+            of_recent = A[:, :, query, first : position + 1]
             sums = of_heavy.sum(axis=-1, dtype=np.float64) + of_recent.sum(axis=-1, dtype=np.float64)
             share = 1 / np.maximum(sums + lost[:, :, query], np.finfo(np.float64).tiny)
             self.heavy_scores += (of_heavy * share[..., None]).sum(axis=1)
-            self.scores[:, first : own + 1] += (of_recent * share[..., None]).sum(axis=1)
+            self.scores[:, first : position + 1] += (of_recent * share[..., None]).sum(axis=1)
             rest[..., query - full_from] = sums
         return np.concatenate([kept, rest], axis=-1)
 
@@ -246,8 +247,10 @@ class Snap(Kept):
     keeps 3/4 · k keys: those of its last 32 queries (of no more than a quarter of the budget), and of the keys before
     these the ones with the most votes, which are the sums of the weights that these queries give them, averaged over 5
     neighbouring keys. Each text is cut every k / 4 tokens, from the kth on: what is before is a prompt, and the k / 4
-    queries after it are measured, so that every measured query comes after the votes. The defaults, and the average
-    in place of a maximum, are those of the authors' code.
+    queries after it are measured, so that every measured query comes after the votes. Each prompt is measured as if
+    it had just been read: votes are for all keys before, also for those that the vote before has left out. So it is
+    SnapKV of a prompt of each length, and no cache that holds k keys all along, as that of H2O is. The defaults, and
+    the average in place of a maximum, are those of the authors' code.
     """
 
     def __init__(self, budgets: Sequence[int], shape: tuple[int, int, int]) -> None:

@@ -846,14 +846,16 @@ class LoadedModel:
             keep: numbers of keys k.
             policies: some of:
 
-                - "rows": the k largest weights of each query, summed over the heads that share keys: the bound.
+                - "rows": the k largest weights of each query, of the sum over the heads that share keys; no policy
+                  keeps more of that sum.
                 - "columns": for all queries the k keys with the largest sums of weights over the measured queries
                   that can see them: the best fixed set, chosen with hindsight.
                 - "window": the first 4 keys and the last k − 4 (Xiao et al. 2023, arXiv 2309.17453, section 3.2).
                 - "h2o": half recent keys, half heavy hitters, one key evicted for each that enters (Zhang et al. 2023,
                   arXiv 2306.14048, algorithm 1).
                 - "snapkv": 3/4 · k keys of a prompt, by votes of its last queries, and k / 4 tokens after it (Li et al.
-                  2024, arXiv 2404.14469, section 4).
+                  2024, arXiv 2404.14469, section 4). Each vote reads the whole prompt again, also keys that the last
+                  one has left out, as a cache of k keys cannot.
             layer: as in ``attend``.
             on_notice: called with one line for a text of which only the first tokens are read.
             on_progress: called with the share of the work that is done, from 0 to 1, and the number of texts so far.

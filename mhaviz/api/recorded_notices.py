@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mhaviz.api.recorded import BEFORE_DROPOUT, RANDOM, Recorded
 from mhaviz.api.recorded_layers import layers_of
+from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.errors import counted, parameter
 from mhaviz.numbering import listed_numbers, listed_runs
 from mhaviz.observe.mode import Observer
@@ -110,9 +111,7 @@ class RecordedNotices:
         """Return why no map was recorded."""
         seen = f"saw {counted(self._observer.operations, 'operation')} and "
         if self._sites.all:
-            n_sites = len(self._sites.all)
-            names = ", ".join(site.full_name for site in self._sites.all[:3]) + ", …" * (n_sites > 3)
-            which = f"{counted(n_sites, 'attention')} ({names})"
+            which = listed_attentions(self._sites.all)
             # Why an attention that has run is not drawn says more than what is noted on how it was read.
             reasons = (*self._recorded.reasons.values(), *self.missed)
             absent = self._what_is_not_there()
@@ -126,8 +125,8 @@ class RecordedNotices:
     def _what_is_not_there(self) -> str:
         """Return a message on the option that fits nothing that has run; "" if there is no such option."""
         options = self._options
-        if not any(map(options.wants, self._sites.all)):
-            return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
+        if unmatched := without_match(options, self._sites.all):
+            return unmatched
         last = self._recorded.most_passes - 1
         if not options.passes.begins_by(last):
             return f"{parameter('passes')}: expected {f'some of 0 to {last:,}' if last else 'the only pass, 0'}"
@@ -135,6 +134,19 @@ class RecordedNotices:
         if options.examples and most and min(options.examples) >= most:
             return f"{parameter('examples')}: expected some of 0 to {most - 1:,}"
         return ""
+
+
+def listed_attentions(sites: Sequence[ObservedSite]) -> str:
+    """Return the number of attentions, and the names of the first: "4 attentions (a, b, c, …)"."""
+    names = ", ".join(site.full_name for site in sites[:3]) + ", …" * (len(sites) > 3)
+    return f"{counted(len(sites), 'attention')} ({names})"
+
+
+def without_match(options: RecordingOptions, sites: Iterable[ObservedSite]) -> str:
+    """Return a message on patterns that match the name of none of these attentions; "" if they match some."""
+    if any(map(options.wants, sites)):
+        return ""
+    return f"{parameter('module')}: expected a pattern of these names, got {', '.join(options.patterns or ())}"
 
 
 _MOST_NOTED = 4

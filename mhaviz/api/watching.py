@@ -18,6 +18,7 @@ from mhaviz.api.recorded import Recorded
 from mhaviz.api.recorded_calls import are_keys_told
 from mhaviz.api.recorded_layers import layers_of
 from mhaviz.api.recorded_masks import RecordedMasks
+from mhaviz.api.recorded_notices import listed_attentions, without_match
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter, quoted
 from mhaviz.observe.handlers import one_line
@@ -68,7 +69,8 @@ class Watch(ContextDecorator):
     in a compiled function. What ``torch.compile(module)`` returns runs uncompiled in the passes that are sampled.
 
     A head that collapses is said at once, in a line on standard error: its entropy falls to nearly 0, its scores grow
-    without bound, or they are NaN or infinite (``mhaviz.analyses.collapse``, after Zhai et al. 2023, arXiv 2303.06296).
+    without bound, or scores or weights are NaN or infinite (``mhaviz.analyses.collapse``, after Zhai et al. 2023,
+    arXiv 2303.06296).
 
     Args:
         model: module whose passes are sampled, and at which names begin; None: any module.
@@ -168,8 +170,8 @@ class Watch(ContextDecorator):
                 raise MhavizError(self._why_empty())
             shown = sorted(self._shown, key=lambda number: (self._site(number).kind, layers[number]))
             collapses = [
-                replace(one, kind=self._site(number).kind, layer=layers[number])
-                for number, one in self._collapses
+                replace(collapse, kind=self._site(number).kind, layer=layers[number])
+                for number, collapse in self._collapses
                 if number in shown
             ]
             healths = tuple(self._layer(number, layers[number]) for number in shown)
@@ -191,11 +193,11 @@ class Watch(ContextDecorator):
 
     def _source(self, layers: Sequence[LayerHealth]) -> Source:
         n_heads = sorted({len(layer.heads) for layer in layers})
-        several = f"{n_heads[0]} to {n_heads[-1]}" if len(n_heads) > 1 else f"{n_heads[0]}"
+        of_each = f"{n_heads[0]} to {n_heads[-1]}" if len(n_heads) > 1 else f"{n_heads[0]}"
         device, name = self._recorded.device, self._program
         parts = [
             f"watched: {name or 'a program'}",
-            f"{counted(len(layers), 'attention')} of {several} head{'s' * (several != '1')}",
+            f"{counted(len(layers), 'attention')} of {of_each} head{'s' * (of_each != '1')}",
             f"every {self.every:,} of {counted(self.n_passes, 'pass')}",
             device,
         ]
@@ -216,6 +218,9 @@ class Watch(ContextDecorator):
                 "module.compile() or torch.compile of a function has compiled, is not watched"
             )
         ran = f"watched {counted(len(range(0, self.n_passes, self.every)), 'pass')} of {self.n_passes:,}"
+        sites = self._recorded.sites.all
+        if sites and (unmatched := without_match(self._recorded.options, sites)):
+            return f"{ran}, and saw {listed_attentions(sites)}, and none that was asked for: {unmatched}"
         return f"{ran}, and saw no attention{': ' * bool(self.notices)}{next(iter(self.notices), '')}"
 
     def _on_observed(self, observed: ObservedCall) -> int | None:
@@ -255,12 +260,12 @@ class Watch(ContextDecorator):
                     largest, entropy, uniform, *_ = numbers.tolist()
                     where = attention, kind, layers[attention], head
                     new += (found := list(self._rule.collapses(*where, number, largest, entropy, uniform)))
-                    self._collapses += [(attention, one) for one in found]
+                    self._collapses += [(attention, collapse) for collapse in found]
             kinds = {self._site(attention).kind for attention in self._courses}
         for line in collapse_lines(new, number, len(kinds) > 1):
             self._say(line)
         if self._on_sample is not None:
-            n_collapsed = len({(attention, one.head) for attention, one in self._collapses})
+            n_collapsed = len({(attention, collapse.head) for attention, collapse in self._collapses})
             try:
                 self._on_sample(number, _scalars(of_pass.values(), n_collapsed))
             except Exception as error:

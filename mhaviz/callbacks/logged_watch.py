@@ -1,7 +1,6 @@
 """A watch of a training whose numbers and pictures go to loggers, at the end of each step."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -39,6 +38,7 @@ class LoggedWatch:
     def __init__(self, watch_of: Callable[[Callable[[int, Mapping[str, float]], None]], Watch]) -> None:
         self._sample: Mapping[str, float] = {}
         self._n_samples = self._n_drawn = 0
+        self._has_ended = False
         self.watch = watch_of(self._take)
         self.watch.__enter__()
 
@@ -61,15 +61,16 @@ class LoggedWatch:
 
     def end(self, pictures: Callable[[], Iterator[LogPicture]]) -> None:
         """End the watch, and log a last picture."""
-        self.watch.__exit__(None, None, None)
+        self.leave()
         if self._n_samples > self._n_drawn:
             self._draw(pictures)
         for line in self.watch.notices:
             self.watch.say_once(line)
 
     def leave(self) -> None:
-        """End the watch of a training that has not ended by itself."""
-        with suppress(IndexError):
+        """End the watch, if it has not ended."""
+        if not self._has_ended:
+            self._has_ended = True
             self.watch.__exit__(None, None, None)
 
     def _draw(self, pictures: Callable[[], Iterator[LogPicture]]) -> None:

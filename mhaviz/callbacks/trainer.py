@@ -23,13 +23,20 @@ class TrainerWatch(TrainerCallback):
     Pictures go to TensorBoard and Weights & Biases, every tenth sample and at the end. A logger that fails is said
     once, and does not end the training. Of several processes, the first watches.
 
+    A Trainer does not tell its callbacks that it has failed. ``leave`` then ends the watch; so does its next training.
+
     Args:
         every, module: as in ``Watch``. Passes are calls of the model, also those of an evaluation and each of those
             whose gradients are accumulated; scalars are logged at the Trainer's step.
         on_notice: as in ``Watch``.
 
     Examples:
-        >>> Trainer(model, arguments, train_dataset=texts, callbacks=[TrainerWatch(every=50)]).train()
+        >>> watch = TrainerWatch(every=50)
+        >>> try:
+        ...     Trainer(model, arguments, train_dataset=texts, callbacks=[watch]).train()
+        ... finally:
+        ...     watch.leave()
+        >>> watch.health.save("health.png")
     """
 
     def __init__(self, every: int = 50, *, module: str | Sequence[str] | None = None, on_notice: Any = None) -> None:
@@ -44,12 +51,18 @@ class TrainerWatch(TrainerCallback):
         watch = Watch(**self._options) if self._logged is None else self._logged.watch
         return watch.health
 
+    def leave(self) -> None:
+        """End to watch a training that has failed: no hook is left on its model. ``health`` stays. Of a training that
+        has ended by itself, do nothing."""
+        if self._logged is not None:
+            self._logged.leave()
+        self._trainer = None
+
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **others: Any
     ) -> None:
         """Begin to watch."""
-        if self._logged is not None:
-            self._logged.leave()
+        self.leave()
         self._logged, self._trainer = None, _trainer_that_calls()
         if state.is_world_process_zero:
             self._logged = LoggedWatch(lambda take: Watch(model, on_sample=take, **self._options))

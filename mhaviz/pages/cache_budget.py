@@ -11,7 +11,7 @@ from mhaviz.pages.numbers import percent
 from mhaviz.pages.panels import Panel, Scale
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.results.attention import head_name
-from mhaviz.results.cache_budget import WITH_HINDSIGHT, CacheBudget, Policy
+from mhaviz.results.cache_budget import REREADING, WITH_HINDSIGHT, CacheBudget, Policy
 
 _NAMES: dict[Policy, str] = {
     "columns": "columns",
@@ -22,10 +22,10 @@ _NAMES: dict[Policy, str] = {
 }
 _MEANINGS: dict[Policy, str] = {
     "columns": "the best fixed set of keys, chosen after the last query",
-    "rows": "each query's largest weights, which no policy passes",
+    "rows": "each query's largest weights, of the sum over heads that share keys",
     "window": "the first keys and the last",
     "h2o": "recent keys and heavy hitters (Zhang et al. 2023)",
-    "snapkv": "keys that the end of a prompt looks at (Li et al. 2024)",
+    "snapkv": "keys that the end of a prompt looks at (Li et al. 2024), rereading all of the text at each vote",
 }
 _COLOURS: dict[Policy, int] = {"window": 1, "h2o": 0, "snapkv": 2}
 _ALIKE = 0.01
@@ -37,6 +37,8 @@ _ALL = 1 - 1e-6
 _LOSING = 8
 """Heads in the table of those that lose most."""
 MASS = "a share of the weights is no measure of quality: what a model writes from the kept keys was not tried"
+_REREADS = ", which rereads the text,"
+"""What sets a policy apart from those whose evicted keys never return."""
 _BAND = "band: the middle half of the heads"
 
 
@@ -61,19 +63,20 @@ def _middle(found: CacheBudget) -> int:
     return (len(found.budgets) - 1) // 2
 
 
-def _real(found: CacheBudget) -> list[Policy]:
-    """Return the policies that a cache can follow; all, if there is none."""
-    return [one for one in found.policies if one not in WITH_HINDSIGHT] or list(found.policies)
+def _comparable(found: CacheBudget) -> list[Policy]:
+    """Return the policies that a cache can follow all along; if there is none, those that reread; otherwise all."""
+    real = [policy for policy in found.policies if policy not in WITH_HINDSIGHT]
+    return [policy for policy in real if policy not in REREADING] or real or list(found.policies)
 
 
 def _ranked(found: CacheBudget, number: int) -> list[tuple[Policy, float]]:
-    """Return the policies that a cache can follow with their mean shares at a budget, the highest first."""
-    shares = [(one, float(found.mean(one)[number])) for one in _real(found)]
+    """Return the policies that can be compared with their mean shares at a budget, the highest first."""
+    shares = [(policy, float(found.mean(policy)[number])) for policy in _comparable(found)]
     return sorted(shares, key=lambda pair: -pair[1])
 
 
 def _best(found: CacheBudget) -> Policy:
-    """Return the policy that keeps most at the budget of the title."""
+    """Return the policy that keeps most at the budget of the title, of those that can be compared."""
     return _ranked(found, _middle(found))[0][0]
 
 
@@ -84,26 +87,26 @@ def _tokens(found: CacheBudget) -> str:
 
 
 def _lesson(found: CacheBudget, number: int) -> str:
-    """Return the title: what the budget holds at best, and what each policy keeps of it."""
+    """Return the title: what the budget holds at best, and what each policy keeps of it; apart, those that reread."""
     ranked = _ranked(found, number)
+    compared = dict(ranked)
     of = f"{found.budgets[number]:,} of {_tokens(found)} keys"
-    bounds: list[Policy] = [one for one in ("rows", "columns") if one in found.policies and one not in dict(ranked)]
+    bounds: list[Policy] = [policy for policy in ("rows", "columns") if policy in set(found.policies) - set(compared)]
     held = f"{of} hold {_percent(float(found.mean(bounds[0])[number]))} of the attention" if bounds else of
-    (first, most), *others = ranked
-    if not others:
-        return f"{held}: {_NAMES[first]} keeps {_percent(most)}"
-    like = [(one, share) for one, share in ranked if most - share < _ALIKE]
-    if len(like) == len(ranked):
-        ends = " to ".join(dict.fromkeys(_percent(share) for share in (like[-1][1], most)))
-        return f"{held}: no policy stands out, all keep {ends}"
-    if len(like) > 1:
-        names = " and ".join([", ".join(_NAMES[one] for one, _ in like[:-1]), _NAMES[like[-1][0]]])
-        ends = " to ".join(dict.fromkeys(_percent(share) for share in (like[-1][1], most)))
-        rest = ", ".join(f"{_NAMES[one]} {_percent(share)}" for one, share in ranked[len(like) :])
-        return f"{held}: {names} keep {ends}, {rest}"
-    return f"{held}: {_NAMES[first]} keeps {_percent(most)}, " + ", ".join(
-        f"{_NAMES[one]} {_percent(share)}" for one, share in others
+    apart = "".join(
+        f"; {_NAMES[policy]}{_REREADS} {_percent(float(found.mean(policy)[number]))}"
+        for policy in found.policies
+        if policy in REREADING and policy not in compared
     )
+    (first, most), *others = ranked
+    if others and most - others[-1][1] < _ALIKE:
+        ends = " to ".join(dict.fromkeys(_percent(share) for share in (others[-1][1], most)))
+        which = (
+            f"{' and '.join(_NAMES[policy] for policy in compared)} keep" if apart else "no policy stands out, all keep"
+        )
+        return f"{held}: {which} {ends}{apart}"
+    rest = "".join(f", {_NAMES[policy]} {_percent(share)}" for policy, share in others)
+    return f"{held}: {_NAMES[first]}{_REREADS * (first in REREADING)} keeps {_percent(most)}{rest}{apart}"
 
 
 def _about(found: CacheBudget, policy: Policy, number: int) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ def _lowest(found: CacheBudget, policy: Policy, number: int) -> list[tuple[str, 
 
 def _curves(found: CacheBudget) -> Block:
     """Return the mean shares as curves, and as a table; the table alone where there is a single budget."""
-    meanings = tuple(f"{_NAMES[one]}: {_MEANINGS[one]}" for one in found.policies)
+    meanings = tuple(f"{_NAMES[policy]}: {_MEANINGS[policy]}" for policy in found.policies)
     table = _table(found, "; ".join(meanings))
     if len(found.budgets) == 1:
         return table
@@ -149,7 +152,7 @@ def _curves(found: CacheBudget) -> Block:
             series.append(Series(_NAMES[policy], found.budgets, means, colour, colour, band))
     x = PlotAxis("keys in the cache", log=2, unit="{:,.0f}".format)
     y = PlotAxis(unit=percent, limits=(0, 1))
-    notes = (_BAND,) * any(bool(one.band) for one in series) + meanings
+    notes = (_BAND,) * any(bool(curve.band) for curve in series) + meanings
     return Curves((Plot("attention kept, mean over heads", tuple(series), x, y, notes=notes),), table)
 
 
@@ -157,7 +160,7 @@ def _table(found: CacheBudget, notes: str) -> Table:
     """Return the mean share of each policy at each budget, and of the head of which it keeps least."""
     rows = []
     for number, budget in enumerate(found.budgets):
-        pairs = ((found.mean(one)[number], np.nanmin(found.share[one][number])) for one in found.policies)
+        pairs = ((found.mean(policy)[number], np.nanmin(found.share[policy][number])) for policy in found.policies)
         rows.append((budget, *((float(mean), float(least)) for mean, least in pairs)))
     columns = (
         Column("keys", "{:,}".format, is_key=True),
@@ -185,10 +188,10 @@ def _heads(found: CacheBudget, policy: Policy) -> Block:
 def _losing(found: CacheBudget, policy: Policy, number: int) -> Table:
     """Return the heads of which a policy keeps least, and what the others keep of them."""
     heads = _lowest(found, policy, number)
-    columns = Column("head", align="left", is_key=True), *(Column(_NAMES[one], _percent) for one in found.policies)
+    columns = Column("head", align="left", is_key=True), *(Column(_NAMES[name], _percent) for name in found.policies)
     rows = tuple(
-        (name, *(float(found.share[one][number, row, column]) for one in found.policies))
-        for name, row, column in heads[:_LOSING]
+        (head, *(float(found.share[name][number, row, column]) for name in found.policies))
+        for head, row, column in heads[:_LOSING]
     )
     of = f": {_LOSING} of {len(heads):,}" if len(heads) > _LOSING else ""
     heading = f"heads by what {_NAMES[policy]} keeps with {counted(found.budgets[number], 'key')}, lowest first{of}"

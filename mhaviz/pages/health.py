@@ -24,10 +24,17 @@ _WORST, _OTHER = 0, 2  # numbers of colours and markers
 _SIGNS: Mapping[Sign, tuple[str, str, str, str]] = {
     "entropy": ("{} has collapsed", "{} have collapsed", "{} collapses", "{} collapse"),
     "scores": (*("scores of {} grow without bound",) * 2, *("Scores of {} grow without bound",) * 2),
-    "not finite": (*("scores of {} are not finite",) * 2, *("Scores of {} are not finite",) * 2),
+    "not finite": (*("weights or scores of {} are not finite",) * 2, *("Weights or scores of {} are not finite",) * 2),
 }
 """What is said of a head with a sign of a collapse, and of several heads; in titles, of a head and of several. The most
 telling sign comes first."""
+
+_WHEN: Mapping[Sign, str] = {
+    "entropy": "entropy falls to 0",
+    "scores": "scores grow without bound",
+    "not finite": "weights or scores are not finite",
+}
+"""What the table of the heads with signs is about."""
 
 
 @dataclass(frozen=True)
@@ -142,32 +149,35 @@ def collapse_lines(new: Sequence[Collapse], number: int, of_several_kinds: bool)
         of_several_kinds: whether there are attentions of other kinds.
     """
     for sign, (of_one, of_many, *_) in _SIGNS.items():
-        heads = {_name(one, of_several_kinds): one for one in new if one.sign == sign}
+        heads = {_name(collapse, of_several_kinds): collapse for collapse in new if collapse.sign == sign}
         if len(heads) > _MOST_SAID:
-            first = min(one.pass_number for one in heads.values())
+            first = min(collapse.pass_number for collapse in heads.values())
             names = ", ".join([*heads][: _MOST_SAID - 1])
             yield f"pass {number:,}: {of_many.format(f'{len(heads):,} heads')}{_since(first, number)}: {names}, …"
             continue
-        for name, one in heads.items():
-            since = _since(one.pass_number, number)
-            yield f"pass {number:,}: {of_one.format(name)}{since}: {_sign_text(one)}"
+        for name, collapse in heads.items():
+            since = _since(collapse.pass_number, number)
+            yield f"pass {number:,}: {of_one.format(name)}{since}{_sign_text(collapse)}"
 
 
 def _since(first: int, number: int) -> str:
     return f" since pass {first:,}" * (first != number)
 
 
-def _name(one: Collapse, of_several_kinds: bool) -> str:
-    return f"{one.kind} " * of_several_kinds + one.name
+def _name(collapse: Collapse, of_several_kinds: bool) -> str:
+    return f"{collapse.kind} " * of_several_kinds + collapse.name
 
 
-def _sign_text(one: Collapse) -> str:
-    """Return what tells a collapse: "entropy 0.02 of 3.2 nats (2.1 at pass 0)"."""
-    is_told = not math.isnan(one.before) and one.before_pass != one.pass_number
-    before = f" ({number_text(one.before)} at pass {one.before_pass:,})" * is_told
-    if one.sign == "entropy":
-        return f"entropy {number_text(one.value)} of {number_text(one.uniform)} nats{before}"
-    return f"the largest is {number_text(one.value)}{before}"
+def _sign_text(collapse: Collapse) -> str:
+    """Return what tells a collapse: ": entropy 0.02 of 3.2 nats (2.1 at pass 0)"; "" where no number does."""
+    is_told = not math.isnan(collapse.before) and collapse.before_pass != collapse.pass_number
+    before = f" ({number_text(collapse.before)} at pass {collapse.before_pass:,})" * is_told
+    if collapse.sign == "entropy":
+        return f": entropy {number_text(collapse.value)} of {number_text(collapse.uniform)} nats{before}"
+    if collapse.sign == "scores":
+        return f": the largest is {number_text(collapse.value)}{before}"
+    # What is NaN may be weights alone, whose scores are finite or not known.
+    return f": the largest score is {number_text(collapse.value)}{before}" * math.isinf(collapse.value)
 
 
 def _ordinal(every: int) -> str:
@@ -184,26 +194,27 @@ def _answer(health: Health, n_heads: int) -> str:
         heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
         return f"{heads} collapsed in {counted(health.passes, 'pass')}"
     first = _first(health)
-    alike = [one for one in health.collapses if one.sign == first.sign]
-    at_once = [_name(one, len(health.kinds) > 1) for one in alike if one.pass_number == first.pass_number]
+    alike = [collapse for collapse in health.collapses if collapse.sign == first.sign]
+    together = [collapse for collapse in alike if collapse.pass_number == first.pass_number]
+    at_once = [_name(collapse, len(health.kinds) > 1) for collapse in together]
     names = at_once if len(at_once) <= _MOST_SAID else [f"{len(at_once):,} of {n_heads:,} heads"]
     who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     what = f"{_SIGNS[first.sign][2 + (len(at_once) > 1)].format(who)} at pass {first.pass_number:,}"
     if len(alike) > len(at_once):
         return f"{what}, the first of {len(alike):,} of {n_heads:,} heads"
-    return f"{what}: {_sign_text(first)}" if len(alike) == 1 else what
+    return what + _sign_text(first) * (len(alike) == 1)
 
 
 def _first(health: Health) -> Collapse:
     """Return the first collapse of the most telling sign."""
-    return min(health.collapses, key=lambda one: ([*_SIGNS].index(one.sign), one.pass_number))
+    return min(health.collapses, key=lambda collapse: ([*_SIGNS].index(collapse.sign), collapse.pass_number))
 
 
 def _collapses(health: Health) -> Table:
     """Return a table of the heads that have collapsed, with the pass of each sign."""
     by_head: dict[str, dict[str, Collapse]] = {}
-    for one in sorted(health.collapses, key=lambda one: one.pass_number):
-        by_head.setdefault(_name(one, len(health.kinds) > 1), {})[one.sign] = one
+    for collapse in sorted(health.collapses, key=lambda collapse: collapse.pass_number):
+        by_head.setdefault(_name(collapse, len(health.kinds) > 1), {})[collapse.sign] = collapse
     columns = (
         Column("head", align="left", is_key=True),
         Column("at pass", "{:,}".format, is_key=True),
@@ -219,12 +230,14 @@ def _collapses(health: Health) -> Table:
         of_entropy = (entropy.pass_number, entropy.value, entropy.uniform) if entropy else (None, None, None)
         of_scores = (scores.pass_number, scores.value) if scores else (None, None)
         rows.append((name, *of_entropy, *of_scores, nan.pass_number if nan else None))
-    there = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
-    chosen = tuple(tuple(row[place] for place in there) for row in rows)
+    filled = [place for place in range(len(columns)) if any(row[place] is not None for row in rows)]
+    chosen = tuple(tuple(row[place] for place in filled) for row in rows)
     return Table(
-        tuple(columns[place] for place in there),
+        tuple(columns[place] for place in filled),
         chosen,
-        "when entropy falls to 0, and when scores grow without bound",
+        ", and ".join(
+            f"when {what}" for sign, what in _WHEN.items() if any(sign in signs for signs in by_head.values())
+        ),
         most=_MOST_LISTED,
     )
 
@@ -244,9 +257,9 @@ def _plot(health: Health, measure: _Measure, course: _Course) -> Plot:
     has_markers = len(places) <= _MOST_MARKERS
     series = []
     if len(course.heads) > 1:
-        there = course.values[places]
-        middle = tuple(np.nanmedian(there, axis=1).tolist())
-        band = tuple(zip(np.nanmin(there, axis=1).tolist(), np.nanmax(there, axis=1).tolist(), strict=True))
+        values = course.values[places]
+        middle = tuple(np.nanmedian(values, axis=1).tolist())
+        band = tuple(zip(np.nanmin(values, axis=1).tolist(), np.nanmax(values, axis=1).tolist(), strict=True))
         series.append(Series("median", passes, middle, None, None, band))
     if measure.name == "entropy":
         uniform = _Course.of(health, "uniform").values[places]

@@ -13,9 +13,12 @@ from mhaviz.results.result import Source
 Policy = Literal["columns", "rows", "window", "h2o", "snapkv"]
 """Which keys are kept for a query; ``mhaviz.analyses.cache_policies`` defines them.
 
-"rows": the query's largest weights, which no policy passes; "columns": the best fixed set, chosen with hindsight;
-"window": the first four and the last; "h2o": recent keys and heavy hitters (Zhang et al. 2023, arXiv 2306.14048);
-"snapkv": what the end of a prompt looks at (Li et al. 2024, arXiv 2404.14469).
+"rows": the query's largest weights, of the sum over the heads that share keys; "columns": the best fixed set, chosen
+with hindsight; "window": the first four and the last; "h2o": recent keys and heavy hitters (Zhang et al. 2023, arXiv
+2306.14048); "snapkv": what the end of a prompt looks at (Li et al. 2024, arXiv 2404.14469).
+
+No policy keeps more than "rows" of the sum of the weights of heads that share keys. Of a single one of these heads it
+may, and also in the mean of their shares where a sink takes more of one head than of another.
 """
 
 POLICY_NAMES: tuple[Policy, ...] = get_args(Policy)
@@ -23,6 +26,10 @@ POLICY_NAMES: tuple[Policy, ...] = get_args(Policy)
 
 WITH_HINDSIGHT: tuple[Policy, ...] = ("columns", "rows")
 """Policies that look at weights of later queries, or at all weights of a query, which no cache can."""
+
+REREADING: tuple[Policy, ...] = ("snapkv",)
+"""Policies that read a whole prompt again each time they choose keys, so that a key that was evicted may return. They
+compress a prompt that has just been read. What a cache has evicted while it wrote, it cannot read again."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ ONE_HOT = 0.99
 """A row of weights counts as one-hot if its largest weight is above this."""
 
 Sign = Literal["entropy", "scores", "not finite"]
-"""Sign of a collapse: entropy falls to 0, scores grow without bound, or scores are NaN or infinite."""
+"""Sign of a collapse: entropy falls to 0, scores grow without bound, or weights or scores are NaN or infinite."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Collapse(ShortRepr):
         sign: what tells it.
         kind, layer, head: the head.
         pass_number: sampled pass in which the sign is first seen.
-        value: entropy, or largest score, in that pass.
+        value: entropy, or largest score, in that pass; of "not finite" the score, which may be finite where the
+            weights are not, and is NaN where it is not known.
         uniform: entropy of uniform weights in that pass.
         before: entropy, or largest score, in the pass that it is compared with.
         before_pass: number of that pass.
@@ -124,8 +125,9 @@ class Health(RowsResult):
         Unknown numbers are NaN. ``collapsed`` has the signs that are first seen in the pass.
         """
         signs: dict[tuple[Kind, int, int, int], list[str]] = {}
-        for one in self.collapses:
-            signs.setdefault((one.kind, one.layer, one.head, one.pass_number), []).append(one.sign)
+        for collapse in self.collapses:
+            where = collapse.kind, collapse.layer, collapse.head, collapse.pass_number
+            signs.setdefault(where, []).append(collapse.sign)
         samples = [(int(number), i, layer) for layer in self.layers for i, number in enumerate(layer.passes)]
         for number, i, layer in sorted(samples, key=lambda sample: sample[0]):
             about = {"pass": number, "training": bool(layer.training[i]), "module": layer.module, "kind": layer.kind}

@@ -172,7 +172,7 @@ def test_what_was_there_before_does_not_count():
     assert measure_peak(lambda: held[:1000].clone(), CPU)[0] == 4000
 
 
-def test_observering_says_nothing(capfd):
+def test_watching_says_nothing(capfd):
     measure_peak(lambda: torch.empty(3), CPU)
     assert capfd.readouterr() == ("", "")
 

@@ -220,6 +220,48 @@ def test_no_policy_passes_rows_and_no_fixed_set_columns(seed):
     assert (A[..., chosen].sum(axis=-1).mean(axis=-1) <= shared["columns"] + 1e-12).all()
 
 
+def of_weights(A, **more):
+    """A call of a text with these weights, (heads, queries, keys), of heads that share keys."""
+    n_keys = A.shape[-1]
+    key = torch.eye(n_keys, dtype=torch.float64)[None, None]
+    return AttentionCall(torch.tensor(A).log()[None], key, key, 1.0, True, **more)
+
+
+def test_of_one_of_the_heads_that_share_keys_a_policy_may_keep_more_than_rows():
+    """Two keys of 40: head 0 looks at keys 10 and 11, which have the larger sums, and head 1 at the last three."""
+    A = np.full((2, 40, 40), 1e-9)
+    A[0, :, 10:12] = 1
+    for i in range(40):
+        A[1, i, max(i - 2, 0) : i + 1] = 1
+    share = found_of(of_weights(A), budgets=(2, 20)).share
+    rows, snapkv = (share[policy][0, 0] for policy in ("rows", "snapkv"))
+    np.testing.assert_allclose(rows, [1, 0], atol=1e-6)
+    assert snapkv[1] > 0.5
+    assert snapkv.mean() < rows.mean()
+
+
+def test_where_sinks_take_more_of_one_head_the_mean_may_pass_rows():
+    """Head 0 gives keys 10 and 11 all, and head 1 the last two a hundredth: the sum is of head 0, the mean of both."""
+    A = np.full((2, 40, 40), 1e-9)
+    A[0, :, 10:12] = 1
+    A[0, :, 12:] = 0.2
+    for i in range(40):
+        A[1, i, max(i - 1, 0) : i + 1] = 1
+    share = found_of(of_weights(A, sinks=torch.tensor([-9.0, np.log(198)], dtype=torch.float64)), budgets=(2, 20)).share
+    assert share["window"][0, 0].mean() > share["rows"][0, 0].mean()
+
+
+def test_votes_of_snapkv_bring_back_what_was_left_out():
+    """Key 3 is looked at by queries from 24 on alone, long after it was left out of 8 keys; H2O has evicted it."""
+    A = np.full((1, 40, 40), 1e-9)
+    A[0, :, 0] = A[0, np.arange(40), np.arange(40)] = 1
+    A[0, 3, 3] = 0.1
+    A[0, 24:, 3] = 100
+    share = found_of(of_weights(A), budgets=(8, 30), policies=("h2o", "snapkv")).share
+    assert share["h2o"][0, 0, 0] < 0.1
+    assert share["snapkv"][0, 0, 0] > 0.9
+
+
 def test_uniform_attention_keeps_k_of_those_seen():
     call = call_of(64)
     call = AttentionCall(torch.zeros_like(call.query), call.key, call.value, 1.0, True)

@@ -135,8 +135,7 @@ def test_scores_that_are_no_numbers_are_said_and_end_nothing(model):
         model.blocks[0].factor[1] = torch.nan
         for _ in range(2):
             model(text())
-    before = watch.health.layers[0].largest[0, 1]
-    assert said == [f"pass 1: scores of L0 H1 are not finite: the largest is NaN ({before:.3g} at pass 0)"]
+    assert said == ["pass 1: weights or scores of L0 H1 are not finite"]
     assert watch.health.passes == 3
     watch.health.plot()
 
@@ -194,6 +193,18 @@ def test_some_attentions_are_chosen(model):
     assert [layer.module for layer in watch.health.layers] == ["blocks.1"]
 
 
+def test_a_name_that_no_attention_has(model):
+    with mhaviz.Watch(model, every=2, module=["nope", "head*"]) as watch:
+        for _ in range(3):
+            model(text())
+    with pytest.raises(mhaviz.MhavizError) as caught:
+        watch.health  # noqa: B018
+    assert str(caught.value) == (
+        "watched 2 passes of 3, and saw 2 attentions (blocks.0, blocks.1), and none that was asked for: `module`: "
+        "expected a pattern of these names, got nope, head*"
+    )
+
+
 def test_batches_of_other_lengths_and_padding():
     """Rows of padding do not count, and uniform weights are those of the keys that are seen."""
     torch.manual_seed(0)
@@ -249,10 +260,32 @@ def test_files_have_all_numbers(model, tmp_path):
         health.save("h.html")
 
 
-def test_a_watch_of_every_pass_by_a_training_of_transformers(tmp_path):
-    """Its scalars are in the log history, at the steps that they are of; a reporter that fails ends nothing."""
+@pytest.fixture
+def trainer_of(tmp_path):
+    """Makes a small Trainer of transformers with these callbacks."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
+
+    def made(*callbacks):
+        sizes = {"vocab_size": 9, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2}
+        ids = torch.randint(9, (6, 8))
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), per_device_train_batch_size=2, max_steps=5, report_to="none", use_cpu=True,
+            disable_tqdm=True, save_strategy="no",
+        )  # fmt: skip
+        return transformers.Trainer(
+            transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)), arguments,
+            train_dataset=[{"input_ids": x, "labels": x} for x in ids], callbacks=list(callbacks),
+        )  # fmt: skip
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield made
+
+
+def test_a_watch_of_every_pass_by_a_training_of_transformers(trainer_of):
+    """Its scalars are in the log history, at the steps that they are of; a reporter that fails ends nothing."""
+    transformers = pytest.importorskip("transformers")
     from mhaviz.callbacks import TrainerWatch
 
     class Fails(transformers.TrainerCallback):
@@ -262,21 +295,10 @@ def test_a_watch_of_every_pass_by_a_training_of_transformers(tmp_path):
             if any(name.startswith("attention/") for name in logs):
                 raise RuntimeError("no disk")
 
-    sizes = {"vocab_size": 9, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 2}
-    ids = torch.randint(9, (6, 8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        arguments = transformers.TrainingArguments(
-            str(tmp_path), per_device_train_batch_size=2, max_steps=5, report_to="none", use_cpu=True,
-            disable_tqdm=True, save_strategy="no",
-        )  # fmt: skip
-        said = []
-        watch = TrainerWatch(every=2, on_notice=said.append)
-        trainer = transformers.Trainer(
-            transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)), arguments,
-            train_dataset=[{"input_ids": x, "labels": x} for x in ids], callbacks=[watch, Fails()],
-        )  # fmt: skip
-        trainer.train()
+    said = []
+    watch = TrainerWatch(every=2, on_notice=said.append)
+    trainer = trainer_of(watch, Fails())
+    trainer.train()
     logged = {entry["step"]: entry for entry in trainer.state.log_history if "attention/entropy/lowest" in entry}
     assert list(logged) == [1, 3, 5]
     assert watch.health.layers[0].passes.tolist() == [0, 2, 4]
@@ -285,6 +307,37 @@ def test_a_watch_of_every_pass_by_a_training_of_transformers(tmp_path):
     )
     assert said == ["logging: RuntimeError: no disk; the training goes on"]
     assert not trainer.model._forward_pre_hooks
+
+
+def hooks_of(model):
+    """The hooks that PyTorch would call of a model, of any module, and of any optimizer."""
+    of_all = (vars(torch.nn.modules.module)[f"_global_forward_{kind}hooks"] for kind in ("", "pre_"))
+    return [*model._forward_pre_hooks, *model._forward_hooks, *(hook for hooks in of_all for hook in hooks)]
+
+
+def test_a_training_of_transformers_that_fails_can_be_left(trainer_of):
+    """A Trainer does not tell its callbacks."""
+    transformers = pytest.importorskip("transformers")
+    from mhaviz.callbacks import TrainerWatch
+
+    class Breaks(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **others):
+            if state.global_step == 3:
+                raise RuntimeError("no disk")
+
+    before = hooks_of(nn.Identity())
+    watch = TrainerWatch(every=2)
+    watch.leave()
+    trainer = trainer_of(watch, Breaks())
+    with pytest.raises(RuntimeError, match="no disk"):
+        trainer.train()
+    assert len(hooks_of(trainer.model)) > len(before)
+    watch.leave()
+    watch.leave()
+    assert hooks_of(trainer.model) == before
+    trainer.model(torch.zeros(1, 8, dtype=torch.long))
+    assert watch.health.passes == 3
+    assert watch.health.layers[0].passes.tolist() == [0, 2]
 
 
 class Logger:

@@ -488,6 +488,9 @@ def test_a_watched_program_that_ends_early_or_has_no_attention(record, tmp_path)
     result = record("print('nothing')", "--watch", "5")
     assert result.status == 1
     assert "mhaviz: no module was called, so that there was no pass to watch" in result.err
+    result = record(DIVERGES, "--watch", "10", "--module", "nope")
+    assert result.status == 1
+    assert "and none that was asked for: --module: expected a pattern of these names, got nope" in result.err
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ SHARES = {
 }
 
 
+HELD = "256 of 4,096 keys hold 93% of the attention"
+
+
 def only(*policies, **changed):
     return made({one: (SHARES | changed)[one] for one in policies})
 
@@ -38,25 +41,38 @@ def block(page, kind, number=0):
 @pytest.mark.parametrize(
     ("found", "title"),
     [
-        (made(SHARES), "256 of 4,096 keys hold 93% of the attention: H2O keeps 88%, window 71%, SnapKV 60%"),
+        (
+            made(SHARES),
+            f"{HELD}: H2O keeps 88%, window 71%; SnapKV, which rereads the text, 60%",
+        ),
+        (
+            made(SHARES | {"snapkv": [0.9, 0.92, 0.95]}),  # is not ranked above those that evict for good
+            f"{HELD}: H2O keeps 88%, window 71%; SnapKV, which rereads the text, 92%",
+        ),
+        (
+            only("rows", "snapkv"),
+            f"{HELD}: SnapKV, which rereads the text, keeps 60%",
+        ),
         (
             only("rows", "window", "h2o", window=[0.5, 0.876, 0.9]),
-            "256 of 4,096 keys hold 93% of the attention: no policy stands out, all keep 88%",
+            f"{HELD}: no policy stands out, all keep 88%",
         ),
         (
             only("rows", "window", "h2o", "snapkv", window=[0.5, 0.874, 0.9]),
-            "256 of 4,096 keys hold 93% of the attention: H2O and window keep 87% to 88%, SnapKV 60%",
+            f"{HELD}: H2O and window keep 87% to 88%; SnapKV, which rereads the text, 60%",
         ),
         (only("columns", "h2o"), "256 of 4,096 keys hold 50% of the attention: H2O keeps 88%"),
         (only("h2o", "window"), "256 of 4,096 keys: H2O keeps 88%, window 71%"),
         (only("columns", "rows"), "256 of 4,096 keys: rows keeps 93%, columns 50%"),
         (
             made(SHARES, lengths=(2000, 3000)),
-            "256 of 2,000 to 3,000 keys hold 93% of the attention: H2O keeps 88%, window 71%, SnapKV 60%",
+            "256 of 2,000 to 3,000 keys hold 93% of the attention: H2O keeps 88%, window 71%; SnapKV, "
+            "which rereads the text, 60%",
         ),
         (
             made({one: of[:2] for one, of in SHARES.items()}, budgets=(64, 256)),
-            "64 of 4,096 keys hold 80% of the attention: H2O keeps 50%, window 40%, SnapKV 20%",
+            "64 of 4,096 keys hold 80% of the attention: H2O keeps 50%, window 40%; SnapKV, "
+            "which rereads the text, 20%",
         ),
     ],
 )
@@ -97,7 +113,16 @@ def test_curves_and_their_table():
     assert plot.y.limits == (0, 1)
     assert curves.table.texts()[1] == ("256", "50%, 50%", "93%, 93%", "71%, 71%", "78%, 48%", "60%, 60%")
     assert curves.table.texts()[2][2] == ">99%, >99%"
-    assert "rows: each query's largest weights, which no policy passes" in plot.notes
+    assert "rows: each query's largest weights, of the sum over heads that share keys" in plot.notes
+    (snapkv,) = (note for note in plot.notes if note.startswith("SnapKV"))
+    assert snapkv.endswith("rereading all of the text at each vote")
+
+
+def test_heads_are_shown_by_a_policy_whose_keys_never_return():
+    found = made(SHARES | {"snapkv": [0.9, 0.92, 0.95]})
+    assert ("what H2O keeps of each head",) in [
+        text.lines for text in cache_budget_page(found).blocks if isinstance(text, Text)
+    ]
 
 
 def test_a_single_budget_has_no_curve():

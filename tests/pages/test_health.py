@@ -20,8 +20,8 @@ def layer(number, entropies, kind="self", **others):
     return LayerHealth(kind, number, f"blocks.{number}", (0, 1), PASSES, np.ones(3, bool), **numbers)
 
 
-def collapse(head, sign="entropy", number=50, kind="self"):
-    return Collapse(sign, kind, 0, head, number, 0.01, 2.0, 1.5, 0)
+def collapse(head, sign="entropy", number=50, kind="self", value=0.01):
+    return Collapse(sign, kind, 0, head, number, value, 2.0, 1.5, 0)
 
 
 def health(*collapses, layers=None):
@@ -90,3 +90,22 @@ def test_many_heads_that_collapse_at_once_are_one_line():
     assert lines == ["pass 100: 12 heads have collapsed since pass 50: L0 H0, L0 H1, L0 H2, …"]
     (line,) = collapse_lines([collapse(3)], 100, of_several_kinds=True)
     assert line == "pass 100: self L0 H3 has collapsed since pass 50: entropy 0.01 of 2 nats (1.5 at pass 0)"
+
+
+@pytest.mark.parametrize(
+    ("largest", "number"),
+    [
+        (12.0, ""),  # of weights that are NaN
+        (np.nan, ""),  # or not known
+        (np.inf, ": the largest score is inf (1.5 at pass 0)"),
+    ],
+)
+def test_of_what_is_not_finite_a_number_is_said_only_if_it_is_infinite(largest, number):
+    of = collapse(1, "not finite", value=largest)
+    assert list(collapse_lines([of], 50, of_several_kinds=False)) == [
+        f"pass 50: weights or scores of L0 H1 are not finite{number}"
+    ]
+    assert page_of(health(of)).title == f"Weights or scores of L0 H1 are not finite at pass 50{number}"
+    assert page_of(health(of)).blocks[-1].heading == "when weights or scores are not finite"
+    both = health(of, collapse(0, "not finite", value=largest))
+    assert page_of(both).title == "Weights or scores of L0 H1 and L0 H0 are not finite at pass 50"

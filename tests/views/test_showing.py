@@ -19,14 +19,20 @@ from mhaviz.analyses.matrices import layer_matrices
 from mhaviz.analyses.projections import compare_projections
 from mhaviz.analyses.scaling import compare_scaling, sweep_scaling
 from mhaviz.errors import ArgumentError, MhavizError
+from mhaviz.inputs.tokens import Tokens
 from mhaviz.models.single_layer import RandomLayer
 from mhaviz.pages import registry
 from mhaviz.pages.blocks import Dots, Grid, Matrices, Page, Table, Text, leaves
 from mhaviz.pages.registry import page_of
 from mhaviz.results.attention import Attention
+from mhaviz.results.cache_budget import CacheBudget
 from mhaviz.results.complexity import Complexity, CostTerm, LongestInput, TimeOrder
 from mhaviz.results.corpus_difference import CorpusDifference, Divergence, KindDivergence
+from mhaviz.results.head_numbers import HeadNumbers
+from mhaviz.results.head_relevance import HeadRelevance, RelevantHeads
+from mhaviz.results.health import Collapse, Health, LayerHealth
 from mhaviz.results.implementations import Implementation, ImplementationComparison
+from mhaviz.results.relevance import Explained, Relevance, WordRelevance
 from mhaviz.results.report import Report
 from mhaviz.results.result import Result, Source
 from mhaviz.results.timing import Timing
@@ -51,6 +57,7 @@ DIVERGENCE = Divergence(
     *[np.array([[3, 4]])] * 3,
     *[np.array([["a", "b"]])] * 2,
 )
+NUMBERS = HeadNumbers(*[np.array([[0.25, 0.5]])] * 4, 40)
 RECORDS = [
     Complexity(
         SOURCE,
@@ -72,6 +79,43 @@ RECORDS = [
         SOURCE, (16, 64), (Implementation("loops", "for, for", True, TIMES, (1e-7, 1e-7), (1.0, 1.0)),), "float64"
     ),
     sweep_scaling(["one", "two"], 0, (2, 8), draws=2),
+    CacheBudget(
+        SOURCE,
+        ("rows", "h2o", "snapkv"),
+        (8, 16),
+        (0, 1),
+        {name: np.array([[[0.5, 0.25]] * 2, [[0.75, 0.5]] * 2]) for name in ("rows", "h2o", "snapkv")},
+        {name: np.full((2, 2, 2), np.nan) for name in ("rows", "h2o", "snapkv")},
+        (1, 1),
+        (40,),
+    ),
+    Health(
+        SOURCE,
+        2,
+        3,
+        (
+            LayerHealth(
+                "masked", 0, "blocks.0", (0, 1), np.array([0, 2]), np.ones(2, bool), *np.full((5, 2, 2), [0.5, 0.25])
+            ),
+        ),
+        (Collapse("not finite", "masked", 0, 1, 2, np.inf, 1.5, 0.5, 0),),
+    ),
+    Relevance(
+        SOURCE,
+        Explained("label", "NEGATIVE"),
+        6.5,
+        "NEGATIVE",
+        WordRelevance(
+            Tokens(("so", " bad"), ranges=(((0, 1),), ((1, 2),))),
+            np.array([0.25, 0.5]),
+            np.zeros(2, bool),
+            np.array([0.5, 5.0]),
+            ("NEGATIVE", "POSITIVE"),
+        ),
+    ),
+    HeadRelevance(
+        SOURCE, Explained("label", "NEGATIVE"), (RelevantHeads("self", (0,), NUMBERS, NUMBERS, NUMBERS),), 40
+    ),
     Training(SOURCE, "translation", "exact match", (LearningPoint(10, 4.0, 0.5),), 10, 7500, 500, 50, 105_213),
 ]
 
@@ -108,7 +152,7 @@ def records(random_map, random_heads, random_effects):
 def test_every_page_is_tried(records):
     for module in pkgutil.iter_modules(mhaviz.pages.__path__):
         importlib.import_module(f"mhaviz.pages.{module.name}")
-    assert len(records) == 20
+    assert len(records) == 24
     own = {
         "Check",
         "HeadPairs",
@@ -144,7 +188,7 @@ def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
         del registry._ENTRIES[Answer]
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(24))
 def test_in_a_column_letters_have_at_least_six_points(records, number):
     for sheet in figures_of(list(records.values())[number], Style(room="column", dpi=50)):
         inside(sheet)
@@ -153,7 +197,7 @@ def test_in_a_column_letters_have_at_least_six_points(records, number):
         assert (sheet.get_size_inches() <= np.add(ROOMS["column"], 0.03)).all()
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(24))
 def test_paper_and_terminal_say_what_the_page_says(show, records, number):
     record = list(records.values())[number]
     page, style = page_of(record), Style()

@@ -57,9 +57,10 @@ def budget(
 
     Kept is the share of a query's weights, unchanged, on the N keys that the policy lets it see, averaged over the
     queries after as many tokens as the largest N. Heads that share keys share one budget. rows: each query's largest
-    weights, which no policy passes. columns: the keys with the largest sums over the queries that can see them, for all
-    queries alike. window: the first 4 and the last. h2o: half recent keys, half heavy hitters (Zhang et al. 2023).
-    snapkv: keys that the end of a prompt looks at (Li et al. 2024).
+    weights, of the sum over the heads that share keys, of which no policy keeps more. columns: the keys with the
+    largest sums over the queries that can see them, for all queries alike. window: the first 4 and the last. h2o: half
+    recent keys, half heavy hitters (Zhang et al. 2023). snapkv: keys that the end of a prompt looks at (Li et al.
+    2024), which is read whole again at each vote, as no cache of N keys can.
 
     Mass is not quality: what the model would write from these keys is not tried. Of a text that is longer than the
     model is built for, the first tokens are read.

@@ -216,9 +216,11 @@ def _watching(every: int, module: list[str] | None, name: str, delivery: Deliver
 
 def _deliver_health(watching: "Watch", delivery: Delivery, style: "Style") -> None:
     """Save and show the health of the program's heads. Raises MhavizError."""
-    if watching.is_empty:
-        delivery.tell(*watching.notices[1:])  # the error says the first
-    health = watching.health
+    try:
+        health = watching.health
+    except MhavizError as error:  # which may say the first of them
+        delivery.tell(*(notice for notice in watching.notices if notice not in str(error)))
+        raise
     delivery.tell(*watching.notices)
     delivery.deliver(health, style)
 
