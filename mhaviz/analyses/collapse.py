@@ -9,8 +9,8 @@ collapse, which comes with losses that oscillate or diverge. They give no number
 - not finite: scores or weights are NaN or infinite.
 
 Each is told once of a head. A head that has learnt to look at one key, as in copying, has not collapsed: those of
-``samples/reverse.py`` have 0.015 of the entropy of uniform weights, with scores of 20. Nor has one that is sharp from
-the start.
+``samples/reverse.py`` have 0.015 of the entropy of uniform weights, with scores of 20. Of one that is sharp from the
+start it is not known; see ``Health.sharp_from_start``.
 """
 
 import math
@@ -18,17 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mhaviz.inputs.tokens import Kind
-from mhaviz.results.health import Collapse, Sign
+from mhaviz.results.health import COLLAPSED, SHARP_SCORE, Collapse, Sign
 
-COLLAPSED, COLLAPSED_ALONE, HEALTHY = 0.02, 0.001, 0.2
-"""Entropy, as a share of that of uniform weights, below which a head may have collapsed, below which it has whatever
-its scores, and above which it is well."""
+COLLAPSED_ALONE, HEALTHY = 0.001, 0.2
+"""Entropy, as a share of that of uniform weights, below which a head has collapsed whatever its scores, and above which
+it is well."""
 
 CONSECUTIVE = 2
 """Number of samples in a row with so low an entropy: one alone may be of an unusual batch."""
-
-SHARP_SCORE = 50.0
-"""Largest score of a head that may be sharp as it should be. exp(−50) is 0 beside 1 in any precision."""
 
 LARGE_SCORE, GROWTH = 100.0, 10.0
 """Largest score that is well, and the growth since the first sample above which it is not. Kimi K2 (arXiv 2507.20534,

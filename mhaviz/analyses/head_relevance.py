@@ -1,4 +1,4 @@
-"""Heads on which predictions hang: the gradient at a factor of each head's output, and what zeroing it changes."""
+"""Heads on which predictions depend: the gradient at a factor of each head's output, and what zeroing it changes."""
 
 from collections.abc import Callable, Collection, Sequence
 from math import nan

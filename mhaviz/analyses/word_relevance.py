@@ -12,7 +12,7 @@ from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import GradedRun, Inputs, Model
 from mhaviz.attention.targets import Why, require_one_text
 from mhaviz.errors import MhavizError
-from mhaviz.inputs.spans import span_tokens, words_or_tokens
+from mhaviz.inputs.spans import Span, span_tokens, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
 from mhaviz.results.relevance import MOST_REMOVED, Relevance, Removal, WordRelevance
 
@@ -106,10 +106,17 @@ def by_word(tokens: Tokens, relevance: NDArray[np.float64], given: int | None = 
         raise MhavizError(
             f"expected relevance of {len(tokens)} tokens, got {len(relevance)}: which tokens are which is not known"
         )
-    words = span_tokens(words_or_tokens(tokens), tokens)
+    words = span_tokens(_words_of(tokens, given or 0), tokens)
     if tokens.images and len(words) == len(tokens):
         words = replace(words, images=tokens.images)
     sums = np.array([sum(relevance[start:end].sum() for start, end in ranges) for ranges in words.ranges])
     written = len(tokens) if given is None else given
     aside = np.array([i in words.special or ranges[0][0] >= written for i, ranges in enumerate(words.ranges)])
     return WordRelevance(words, sums, aside, np.full(len(sums), np.nan), ("",) * len(sums))
+
+
+def _words_of(tokens: Tokens, given: int) -> tuple[Span, ...]:
+    """Return the words of a text; one that the model has continued ends where it was given."""
+    begin, rest = words_or_tokens(tokens[:given]) if given else (), words_or_tokens(tokens[given:])
+    moved = (replace(span, ranges=tuple((a + given, b + given) for a, b in span.ranges)) for span in rest)
+    return (*begin, *moved)

@@ -1,4 +1,4 @@
-"""Heads on which the predictions of a corpus hang."""
+"""Heads on which the predictions of a corpus depend."""
 
 from collections.abc import Callable, Collection
 

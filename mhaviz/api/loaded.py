@@ -800,7 +800,7 @@ class LoadedModel:
         on_notice: Notice = lambda notice: None,
         on_progress: Callable[[float, int], None] = lambda done, sentences: None,
     ) -> HeadRelevance:
-        """Compute on which heads predictions hang: an estimate from one gradient, beside what zeroing each head does.
+        """Compute on which heads predictions depend: an estimate from one gradient, beside what zeroing each head does.
 
         Args:
             texts: one text, or an iterable of texts.

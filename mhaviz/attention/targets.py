@@ -1,6 +1,8 @@
 """Targets: the scalar y of a model's output that is explained, such as the logit of a token or of a label."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +18,8 @@ LABEL = "label="
 
 TOP = "top"
 """Target that is the model's own top prediction."""
+
+_AT_POSITION = re.compile(r"(.+) #(\d{1,9})")
 
 _LISTED = 12  # most choices that a message lists
 
@@ -159,18 +163,23 @@ def label_of(why: str, labels: Sequence[str]) -> int:
 
 
 def place_of_written(why: str, written: Sequence[str]) -> int:
-    """Return the place of a token among those that a decoder has written.
+    """Return the place of a token among those that a decoder has written: "noir", or "noir #3" at a position.
 
     Raises:
-        ArgumentError: it is not among them, or more than once.
+        ArgumentError: it is not among them, or more than once and named without its position.
     """
+    named = _AT_POSITION.fullmatch(why)
     there = [i for i, label in enumerate(written) if label == why]
     there = there or [i for i, label in enumerate(written) if label.strip() == why.strip()]
+    if not there and named and int(named[2]) < len(written) and written[int(named[2])].strip() == named[1].strip():
+        there = [int(named[2])]
     if len(there) != 1:
         how_often = f"{len(there)} times" if there else "not"
+        counts = Counter(label.strip() for label in written)
+        listed = [f"{label} #{i}" if counts[label.strip()] > 1 else label for i, label in enumerate(written)]
         raise ArgumentError(
-            f"{parameter('why')}: {quoted(why)} is {how_often} among the written tokens, {_listed(written)}; name one "
-            f"that is there once, or none, for all of them"
+            f"{parameter('why')}: {quoted(why)} is {how_often} among the written tokens, {_listed(listed)}; name one "
+            f"of these, or {TOP}, for all of them"
         )
     return there[0]
 

@@ -1,12 +1,12 @@
-"""Page of the heads on which predictions hang: ranked by the estimate, beside what zeroing each changes."""
+"""Page of the heads on which predictions depend: ranked by the estimate, beside what zeroing each changes."""
 
 import numpy as np
 
 from mhaviz.errors import counted
 from mhaviz.pages.blocks import Block, Page, Text
 from mhaviz.pages.colormaps import DIVERGING
-from mhaviz.pages.head_numbers import Measure, Order, Ranking, kind_text, reading_text
-from mhaviz.pages.numbers import fixed
+from mhaviz.pages.head_numbers import Head, Measure, Order, Ranking, kind_text, reading_text
+from mhaviz.pages.numbers import fixed, short
 from mhaviz.pages.panels import Scale, decimals_of
 from mhaviz.pages.registry import ABLATION_SUFFIXES, shown
 from mhaviz.pages.relevance import explained_text
@@ -18,8 +18,10 @@ _MEANINGS = {
     "fall": "y less y with the head zeroed",
     "change": "KL(p ‖ q) of all choices p, and q with the head zeroed, in bits",
 }
-_AGREES = 0.5
-"""Rank correlation from which the estimate tells which heads matter."""
+_ALIKE, _PARTLY = 0.8, 0.5
+"""Rank correlations from which two rankings are called alike, and partly alike."""
+
+_LEAST_CHANGE = 0.01  # bits, or units of y: of a head without which less changes it is not said that it matters
 
 USUAL_RELEVANCE = Order("estimate")
 
@@ -50,20 +52,30 @@ def _y_text(relevance: HeadRelevance) -> str:
 
 
 def _title(relevance: HeadRelevance, ranking: Ranking) -> str:
-    """Return "sentiment: predictions hang on L2 H1 most; estimate and zeroing rank heads alike, by 0.83"."""
+    """Return "sentiment: predictions depend on L2 H1 most by the estimate, 0.14; zeroing ranks heads alike: rank
+    correlation 0.87", and which head zeroing finds, if it is another."""
     model, agreement = relevance.source.model, relevance.agreement
     heads, measure = ranking.means, ranking.measure
     if not heads:
         return f"{model}: no head has a known effect"
+    compared = relevance.compared
+    changes = {
+        Head(kind, row, column).name_among(relevance.kinds): abs(kind.number(compared).of_head(row, column)["mean"])
+        for kind in relevance.kinds
+        for row, column in kind.heads()
+    }
+    largest = max(changes, key=lambda name: changes[name])
+    unit = " bits" if compared == "change" else ""
+    if changes[largest] < _LEAST_CHANGE:
+        return f"{model}: no head alone matters: zeroing changes at most {short(changes[largest], 2)}{unit} ({largest})"
     (name, mean), *_ = heads
     what = {"estimate": "by the estimate", "fall": "by the fall of y", "change": "by bits"}[measure.name]
-    most = f"{model}: predictions hang on {name} most {what}, {measure.text(mean)}"
+    most = f"{model}: predictions depend on {name} most {what}, {measure.text(mean)}"
     if agreement is None:
         return most
-    said = "agrees" if agreement >= _AGREES else "does not tell"
-    compared = "bits" if relevance.compared == "change" else "falls of y"
-    end = f"with the {compared} of zeroing" if said == "agrees" else f"the {compared} of zeroing"
-    return f"{most}; the estimate {said} {end}: rank correlation {fixed(agreement, 2)}"
+    how = "alike" if agreement >= _ALIKE else "partly alike" if agreement >= _PARTLY else "otherwise"
+    other = f", {largest} first" * (largest != name)
+    return f"{most}; zeroing ranks heads {how}{other}: rank correlation {fixed(agreement, 2)}"
 
 
 def _scale(relevance: HeadRelevance, name: str) -> Scale:

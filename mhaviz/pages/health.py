@@ -17,6 +17,7 @@ from mhaviz.units import readable_share, with_minus
 
 _ROWS = 12  # of the table
 _MOST_MARKERS = 40  # points of a curve, beyond which it has no markers
+_LEAST_SAMPLES = 3  # fewest samples of which it is said that no head has collapsed
 _MOST_SAID, _MOST_LISTED = 4, 16  # heads that are named in lines while a program runs, and listed in the table
 _LOG_FROM = 100.0  # largest / least number, from which an axis is logarithmic
 _WORST, _OTHER = 0, 2  # numbers of colours and markers
@@ -132,7 +133,7 @@ def health_page(health: Health) -> Page:
         f"of {counted(health.passes, 'pass')}"
     )
     plots = tuple(_plot(health, measure, courses[measure.name]) for measure in _MEASURES)
-    blocks: tuple[Block, ...] = Text((about,), "subtitle"), Curves(plots, _table(courses))
+    blocks: tuple[Block, ...] = Text((about,), "subtitle"), Curves(plots, _table(health, courses))
     if health.collapses:
         blocks = *blocks, _collapses(health)
     return Page(_answer(health, n_heads), blocks, health.source.footnote)
@@ -191,8 +192,15 @@ def _ordinal(every: int) -> str:
 def _answer(health: Health, n_heads: int) -> str:
     """Return the title: which heads have collapsed first, and when, or that none has."""
     if not health.collapses:
+        passes, sharp = counted(health.passes, "pass"), health.sharp_from_start
+        if sharp:
+            which = sharp[0] if len(sharp) == 1 else f"{len(sharp):,} of {n_heads:,} heads"
+            are, ones = ("is", "a collapsed one") if len(sharp) == 1 else ("are", "collapsed ones")
+            return f"{which} {are} as sharp as {ones} from the first of {passes} on"
+        if health.n_samples < _LEAST_SAMPLES:
+            return f"{counted(health.n_samples, 'sample')} of {passes}: too few to tell whether a head collapses"
         heads = f"None of {n_heads:,} heads has" if n_heads > 1 else "The head has not"
-        return f"{heads} collapsed in {counted(health.passes, 'pass')}"
+        return f"{heads} collapsed in {passes}"
     first = _first(health)
     alike = [collapse for collapse in health.collapses if collapse.sign == first.sign]
     together = [collapse for collapse in alike if collapse.pass_number == first.pass_number]
@@ -220,8 +228,8 @@ def _collapses(health: Health) -> Table:
         Column("at pass", "{:,}".format, is_key=True),
         Column("entropy", number_text),
         Column("of", number_text),
-        Column("scores grow from", "{:,}".format),
-        Column("to", number_text),
+        Column("scores grow at pass", "{:,}".format),
+        Column("to a score of", number_text),
         Column("not finite from", "{:,}".format),
     )
     rows = []
@@ -288,14 +296,15 @@ def _axis(measure: _Measure, course: _Course) -> PlotAxis:
     return PlotAxis(limits=measure.limits)
 
 
-def _table(courses: Mapping[str, _Course]) -> Table:
-    """Return the worst number of all heads in some of the sampled passes, each with its head."""
+def _table(health: Health, courses: Mapping[str, _Course]) -> Table:
+    """Return the worst number of all heads in some of the sampled passes, among them that of the first collapse."""
     course = courses["entropy"]
     columns = [Column("pass", "{:,}".format, is_key=True)]
     for measure in _MEASURES:
         columns += [Column(measure.heading, measure.text), Column("head", align="left")]
     rows = []
-    for place in evenly(range(len(course.passes)), _ROWS):
+    first = {course.passes.index(_first(health).pass_number)} if health.collapses else set[int]()
+    for place in sorted({*evenly(range(len(course.passes)), _ROWS)} | first):
         row: list[object] = [course.passes[place]]
         for measure in _MEASURES:
             values, worst = courses[measure.name].values[place], courses[measure.name].worst_at(place, measure)

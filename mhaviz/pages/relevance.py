@@ -32,24 +32,26 @@ _MOST_ASIDE = 4  # most special tokens that are listed
 def relevance_page(relevance: Relevance) -> Page:
     """Return the page: the title says what estimate and removal say together."""
     text = relevance.text
+    has_both = relevance.written is not None
     blocks: list[Block] = [
         Text(tuple(subtitles(relevance)), "subtitle"),
-        *_side(text, "source" * (relevance.written is not None)),
+        *_side(text, "source" * has_both, " of the source" * has_both),
     ]
     if relevance.removal == "all" and text.removed:
         blocks.append(_shaded(text, text.falls, "y falls without it by", partial(_number, relevance)))
-    if relevance.written is not None:
-        blocks += _side(relevance.written, "read by the decoder")
-        if relevance.written.ranked:
-            blocks.append(_strongest(relevance.written))
     if text.ranked:
         blocks.append(removal_table(relevance))
+    if relevance.written is not None:
+        blocks += _side(relevance.written, "read by the decoder", " that the decoder reads")
+        if relevance.written.ranked:
+            blocks.append(_strongest(relevance.written))
     return Page(title_text(relevance), tuple(blocks), relevance.source.footnote, _reading(relevance), True)
 
 
 def explained_text(explained: Explained) -> str:
-    """Return what is explained: "the logit of “Paris”"."""
-    return explained.named(quoted(explained.choice, _CHOICE))
+    """Return what is explained: "the logit of “ Paris”", with the blank before a token."""
+    blank = " " * (explained.kind == "token" and explained.choice[:1].isspace())
+    return explained.named(f"{blank}{quoted(explained.choice, _CHOICE)}")
 
 
 def y_text(relevance: Relevance) -> str:
@@ -78,20 +80,20 @@ def _said(relevance: Relevance) -> str:
     changed = [j for j in text.removed if _changes(relevance, text.without[j])]
     n, little = len(text.removed), little_of(relevance)
     among = f" of the {n} most relevant" * (n < len(text.ranked))
-    is_against = falls[best] <= 0 and min(falls[text.removed]) <= -little
+    is_against = min(falls[text.removed]) <= -little
     if not changed and (together := relevance.together) is not None:
         begin, they = f"no single {unit}{among} decides", "they" if among else f"the {together.count} most relevant"
         how = f"together: without them {_goes(relevance, relevance.y - together.fall)}"
         if _changes(relevance, together.without):
             return f"{begin}, but {they} do {how}"
-        if falls[best] < little and not (is_against and together.fall <= 0):
+        if falls[best] < little and not is_against:
             return f"{begin}, nor do {they} {how}" if together.fall < little else f"{begin}; {they} count {how}"
-    if not changed and falls[best] < little and not is_against:
-        return f"no single {unit}{among} decides: without {_named(text, best)} {_falls(relevance, best)}"
-    if not changed and falls[best] <= 0:
-        which = f"any of the {n} {_units(text)} removed" if n > 1 else _named(text, best)
-        stays = f"{y_text(relevance)}, {_number(relevance, relevance.y)}, does not fall without {which}"
-        return f"removal contradicts the estimate: {stays}"
+    if not changed and falls[best] < little:
+        return (
+            _against(relevance)
+            if is_against
+            else (f"no single {unit}{among} decides: without {_named(text, best)} {_falls(relevance, best)}")
+        )
     is_alike = text.relevance[best] >= _MUCH * text.relevance[first] or falls[first] >= _MUCH * falls[best]
     if first not in changed and not is_alike:
         return (
@@ -99,12 +101,21 @@ def _said(relevance: Relevance) -> str:
             f"{_named(text, best)} {_falls(relevance, best)}, and without {_named(text, first)} to "
             f"{_number(relevance, _after(relevance, first))}"
         )
-    if len(changed) > 1:
-        return _several(relevance, sorted(changed, key=lambda j: -falls[j]))
+    deciding = sorted((j for j in changed if falls[j] > 0), key=lambda j: -falls[j])
+    if len(deciding) > 1:
+        return _several(relevance, deciding)
     if changed:
-        (word,) = changed
+        (word,) = deciding or changed[:1]
         return f"{_named(text, word)} decides: without it {_changed_text(relevance, word)}"
     return f"{_named(text, best)} counts most{among}: without it {_falls(relevance, best)}"
+
+
+def _against(relevance: Relevance) -> str:
+    """Return that no removal lowers y, and that some raise it: "removal contradicts the estimate: …"."""
+    text, falls = relevance.text, relevance.text.falls
+    least = min(text.removed, key=lambda j: float(falls[j]))
+    others = ", and no removal lowers it much" * (len(text.removed) > 1)
+    return f"removal contradicts the estimate: without {_named(text, least)} {_falls(relevance, least)}{others}"
 
 
 def little_of(relevance: Relevance) -> float:
@@ -129,6 +140,8 @@ def _without_removal(relevance: Relevance) -> str:
     text = relevance.text
     if not text.ranked:
         return f"nothing has relevance for {y_text(relevance)}; no {_unit(text)} can be removed"
+    if len(text.ranked) == 1 and relevance.removal != "none":
+        return f"{_named(text, text.ranked[0])} is the only {_unit(text)} that could have made {y_text(relevance)}"
     shares = [float(text.shares[j]) for j in text.ranked[:2]]
     end = "" if relevance.removal == "none" else f"; no {_unit(text)} can be removed"
     if not shares[0]:
@@ -143,7 +156,7 @@ def _without_removal(relevance: Relevance) -> str:
 def _several(relevance: Relevance, words: Sequence[int]) -> str:
     """Return what is said of words without each of which the model predicts something else, the largest fall first."""
     text, more = relevance.text, len(words) - 2
-    named = [_named(text, j) for j in words[:2]] + [f"{more} more"] * (more > 0)
+    named = [_named(text, j) for j in words[:2]] + [f"{more:,} more"] * (more > 0)
     listed = f"{', '.join(named[:-1])} and {named[-1]}"
     after = sorted(_after(relevance, j) for j in words)
     ends = list(dict.fromkeys(_number(relevance, one) for one in (after[0], after[-1])))
@@ -193,7 +206,7 @@ def subtitles(relevance: Relevance) -> Iterator[str]:
     if relevance.chosen:
         is_chosen = relevance.chosen == explained.choice
         top = ", its top prediction" if is_chosen else f"; its top prediction is {_choice(relevance, relevance.chosen)}"
-    yield f"y is {y}, {_number(relevance, relevance.y)}{top}"
+    yield f"y is {f'{y}, ' * (y != 'y')}{_number(relevance, relevance.y)}{top}"
     agreement, n = relevance.text.agreement, len(relevance.text.removed)
     if agreement is not None:
         which, units = "all" if relevance.removal == "all" else "the", _units(relevance.text)
@@ -205,13 +218,18 @@ def _choice(relevance: Relevance, choice: str) -> str:
     return in_quotes(name) if relevance.explained.kind == "token" else name
 
 
-def _side(side: WordRelevance, heading: str) -> Iterator[Block]:
+def _side(side: WordRelevance, heading: str, of: str) -> Iterator[Block]:
     if heading:
         yield Text((heading,), "subheading")
     if side.ranked:
-        yield _shaded(side, side.shares, f"share of the relevance of all {_units(side)}", percent)
+        yield _shaded(side, side.shares, f"share of the relevance of all {_units(side)}{of}", _share_text)
     if aside := aside_text(side):
         yield Text((aside,), "quiet")
+
+
+def _share_text(share: float) -> str:
+    """Return a share, "47%"; with more digits where it is below 1%, as in long texts."""
+    return percent(share) if share >= 0.01 or not share else f"{share:.2%}"
 
 
 def aside_text(side: WordRelevance) -> str:
@@ -295,6 +313,8 @@ def _reading(relevance: Relevance) -> str:
     if relevance.removal == "none":
         mixing = "that tokens mix in attention alone is known as far as gradients tell"
         return f"{ESTIMATE}, and what y is without a {_unit(relevance.text)} was not computed; {mixing}"
+    if not relevance.text.removed:
+        return ESTIMATE
     return f"{ESTIMATE}. y falls by: when the word is deleted from the text; mhaviz ablate measures heads"
 
 

@@ -1,4 +1,4 @@
-"""Heads on which predictions hang: an estimate from gradients, beside what zeroing each head does."""
+"""Heads on which predictions depend: an estimate from gradients, beside what zeroing each head does."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ NUMBERS = ("estimate", "fall", "change")
 
 @dataclass(frozen=True)
 class HeadRelevance(HeadTable):
-    """Heads on which the predictions of a model hang, averaged over texts.
+    """Heads on which the predictions of a model depend, averaged over texts.
 
     Attributes:
         source: the model.

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 ONE_HOT = 0.99
 """A row of weights counts as one-hot if its largest weight is above this."""
 
+COLLAPSED = 0.02
+"""Entropy, as a share of that of uniform weights, below which a head may have collapsed."""
+
+SHARP_SCORE = 50.0
+"""Largest score of a head that may be sharp as it should be. exp(−50) is 0 beside 1 in any precision."""
+
 Sign = Literal["entropy", "scores", "not finite"]
 """Sign of a collapse: entropy falls to 0, scores grow without bound, or weights or scores are NaN or infinite."""
 
@@ -118,6 +124,23 @@ class Health(RowsResult):
     def name_of(self, kind: Kind, layer: int, head: int) -> str:
         """Return the name of a head, "cross L0 H2" where there are other kinds of attention."""
         return f"{kind} " * (len(self.kinds) > 1) + head_name(layer, head)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sampled passes."""
+        return len({int(number) for layer in self.layers for number in layer.passes})
+
+    @property
+    def sharp_from_start(self) -> list[str]:
+        """Names of the heads whose entropy is as low, and whose scores are as large, as of a collapse in all samples.
+        Whether they have collapsed before the first, or have learnt to be sharp, is not known."""
+        return [
+            self.name_of(layer.kind, layer.layer, head)
+            for layer in self.layers
+            for column, head in enumerate(layer.heads)
+            if bool((layer.entropy[:, column] < COLLAPSED * layer.uniform[:, column]).all())
+            and bool((layer.largest[:, column] > SHARP_SCORE).all())
+        ]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Iterate over the rows of a table, one for each pass, layer and head, pass by pass.

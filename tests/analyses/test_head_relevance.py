@@ -1,5 +1,7 @@
 """Heads on which predictions hang, beside gradients of eager weights and heads that are zeroed by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from families import BERT_LIKE, V, word_pieces
 
 import mhaviz
 from mhaviz.errors import ArgumentError
+from mhaviz.pages.head_relevance import head_relevance_page
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "hello world"]
 N_HEADS, D_HEAD = 4, 8
@@ -101,10 +104,20 @@ def test_a_label_that_is_not_there_is_refused(model):
         mhaviz.load(model, word_pieces()).head_relevance(TEXTS, "label=X")
 
 
-def test_the_page_says_whether_the_estimate_agrees(found):
-    from mhaviz.pages.head_relevance import head_relevance_page
+@pytest.mark.parametrize("times", [100, 1])
+def test_the_page_says_whether_the_estimate_agrees(found, times):
+    (kind,) = found.kinds
+    kind = replace(kind, change=replace(kind.change, mean=kind.change.mean * times / kind.change.mean.max()))
+    title = head_relevance_page(replace(found, kinds=(kind,))).title
+    assert title.endswith(f": rank correlation {found.agreement:.2f}".replace("-", "−"))
+    assert ("heads alike" in title) == (found.agreement >= 0.8)
+    layer, head = np.unravel_index(kind.change.mean.argmax(), kind.change.mean.shape)
+    estimated = np.unravel_index(kind.estimate.mean.argmax(), kind.estimate.mean.shape)
+    assert (f", L{layer} H{head} first" in title) == ((layer, head) != estimated)
 
-    page = head_relevance_page(found)
-    agreement = f"{found.agreement:.2f}".replace("-", "−")
-    assert page.title.endswith(f"of zeroing: rank correlation {agreement}")
-    assert ("agrees with" in page.title) == (found.agreement >= 0.5)
+
+def test_heads_that_change_nothing_do_not_matter(found):
+    (kind,) = found.kinds
+    pale = replace(kind, change=replace(kind.change, mean=kind.change.mean * 1e-6))
+    title = head_relevance_page(replace(found, kinds=(pale,))).title
+    assert "no head alone matters: zeroing changes at most" in title

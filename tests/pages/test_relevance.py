@@ -87,8 +87,8 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 0.1, 0.1, 0.8),
             (0, -1, -2, -3),
             (SAME,) * 4,
-            "removal contradicts the estimate: the logit of NEGATIVE, 6.30, does not fall without any of the 4 words "
-            "removed",
+            "removal contradicts the estimate: without “terrible” the logit of NEGATIVE rises from 6.30 to 9.30, and no "
+            "removal lowers it much",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_words_that_were_not_removed_are_not_spoken_of(falls, title):
 @pytest.mark.parametrize(
     ("explained", "named"),
     [
-        (Explained("token", " Paris"), "the logit of “Paris”"),
+        (Explained("token", " Paris"), "the logit of “ Paris”"),
         (Explained("written", " le chat"), "the mean logit of what is written"),
         (Explained("function", "margin"), "margin"),
     ],

@@ -108,14 +108,14 @@ PEAKED = (1, 1, 1, 1, 1, 1, 40, 8, 1, 1, 1, 1, 1, 1, 4, 2)
             (-1, -1, -1, -1, -1),
             (),
             (-1, "cat"),
-            "removal contradicts the estimate: the logit of cat, 6.30, does not fall without any of the 5 patches "
-            "removed",
+            "removal contradicts the estimate: without patch 1,2 the logit of cat rises from 6.30 to 7.30, and no "
+            "removal lowers it much",
         ),
         (
             (5, 5.1, 0, 0, 0),
             ("dog", "dog", *("cat",) * 3),
             (6, "dog"),
-            "patch 1,3 and patch 1,2 decide: without either of them the logit of cat falls from 6.30 to between 1.20 "
+            "patch 1,3 and patch 1,2 decide: without either one of them the logit of cat falls from 6.30 to between 1.20 "
             "and 1.30",
         ),
     ],

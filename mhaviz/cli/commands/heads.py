@@ -78,7 +78,7 @@ def heads(
 
     With --pairs: mean weight from one word to the other, in how many pairs a head finds it, and the pairs that the best
     head misses. With --by: mean weight from one span on each of the others, beside what uniform attention would give.
-    With --why: on which heads predictions hang, by gradients, beside what zeroing each head changes, as ablate does.
+    With --why: on which heads predictions depend, by gradients, beside what zeroing each head changes, as ablate does.
 
     Output: a {HEAD_SUFFIXES} file; with --pairs, --by and --why no page for the browser.
     """
@@ -152,7 +152,7 @@ def _explain(
     why: str,
     most: int | None,
 ) -> None:
-    """Show on which heads the predictions of texts hang; ``most``: number of heads in the table."""
+    """Show on which heads the predictions of texts depend; ``most``: number of heads in the table."""
     if not this_process().is_alone:
         raise ArgumentError("--why reads all texts in one process; start it without torchrun")
     texts = stream_sentences(sentences, file)
