@@ -87,8 +87,8 @@ def made(relevance, falls, without=(SAME,) * 4, **more):
             (0, 0.1, 0.1, 0.8),
             (0, -1, -2, -3),
             (SAME,) * 4,
-            "removal contradicts the estimate: without “terrible” the logit of NEGATIVE rises from 6.30 to 9.30, and no "
-            "removal lowers it much",
+            "removal contradicts the estimate: without “terrible” the logit of NEGATIVE rises from 6.30 to 9.30, and "
+            "no removal lowers it much",
         ),
     ],
 )

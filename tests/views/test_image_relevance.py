@@ -115,8 +115,8 @@ PEAKED = (1, 1, 1, 1, 1, 1, 40, 8, 1, 1, 1, 1, 1, 1, 4, 2)
             (5, 5.1, 0, 0, 0),
             ("dog", "dog", *("cat",) * 3),
             (6, "dog"),
-            "patch 1,3 and patch 1,2 decide: without either one of them the logit of cat falls from 6.30 to between 1.20 "
-            "and 1.30",
+            "patch 1,3 and patch 1,2 decide: without either one of them the logit of cat falls from 6.30 to between "
+            "1.20 and 1.30",
         ),
     ],
 )
