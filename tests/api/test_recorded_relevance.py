@@ -279,10 +279,9 @@ def encoder_decoder(**how):
     return model, source, target
 
 
-def both_by_the_paper(model, source, target):
+def both_by_the_paper(y, encoder, decoder, cross):
     """Equations 5 to 10 on whole matrices: of the decoder's tokens, and of the encoder's, for the last token."""
-    y = model(source, target)[0, -1, 0]
-    sets = [[layer.weights for layer in part] for part in (model.encoder, model.decoder, model.cross)]
+    sets = encoder, decoder, cross
     flat = [A for weights in sets for A in weights]
     gradients = dict(zip(map(id, flat), torch.autograd.grad(y, flat), strict=True))
 
@@ -294,7 +293,7 @@ def both_by_the_paper(model, source, target):
         sums = gained.sum(dim=-1, keepdim=True)
         return torch.where(sums > 0, gained / sums, 0.0) + torch.eye(len(R)).double()
 
-    R_qq, R_ss = torch.eye(source.shape[1]).double(), torch.eye(target.shape[1]).double()
+    R_ss, R_qq = (torch.eye(n).double() for n in cross[0].shape[-2:])
     R_sq = torch.zeros(len(R_ss), len(R_qq)).double()
     for A in sets[0]:
         R_qq = R_qq + bar(A) @ R_qq
@@ -309,10 +308,50 @@ def test_an_encoder_and_its_decoder_are_explained():
     with mhaviz.record(model) as recording:
         y = model(source, target)[0, -1, 0]
     found = recording.relevance(y)
-    written, text = both_by_the_paper(model, source, target)
+    y = model(source, target)[0, -1, 0]
+    sets = ([layer.weights for layer in part] for part in (model.encoder, model.decoder, model.cross))
+    written, text = both_by_the_paper(y, *sets)
     assert found.text.relevance == pytest.approx(text, rel=1e-9, abs=1e-12)
     assert found.written.relevance == pytest.approx(written, rel=1e-9, abs=1e-12)
     assert found.removal == "none"
+
+
+def captioner(implementation):
+    """A ViT whose patches a GPT-2 reads by cross-attention, of two layers each."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    of_image = transformers.ViTConfig(**sizes, image_size=32, patch_size=8, attn_implementation=implementation)
+    of_text = transformers.GPT2Config(
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        vocab_size=50,
+        bos_token_id=0,
+        eos_token_id=0,
+        add_cross_attention=True,
+        attn_implementation=implementation,
+    )
+    torch.manual_seed(0)
+    encoder, decoder = transformers.ViTModel(of_image), transformers.GPT2LMHeadModel(of_text)
+    return transformers.VisionEncoderDecoderModel(encoder=encoder, decoder=decoder).double().eval()
+
+
+def test_a_caption_is_explained_by_the_patches_of_its_image():
+    model, eager = captioner("sdpa"), captioner("eager")
+    random = torch.Generator().manual_seed(0)
+    image, caption = torch.randn(1, 3, 32, 32, generator=random).double(), torch.tensor([[1, 2, 3, 4]])
+    with mhaviz.record(model) as recording:
+        y = model(pixel_values=image, decoder_input_ids=caption).logits[0, -1, 7]
+    found = recording.relevance(y)
+    out = eager(pixel_values=image, decoder_input_ids=caption, output_attentions=True)
+    sets = out.encoder_attentions, out.decoder_attentions, out.cross_attentions
+    written, patches = both_by_the_paper(out.logits[0, -1, 7], *sets)
+    assert [len(weights) for weights in sets] == [2, 2, 2]
+    # The eager weights of ViT are rounded to float32.
+    assert found.text.relevance == pytest.approx(patches, rel=1e-6)
+    assert found.written.relevance == pytest.approx(written, rel=1e-6)
+    assert found.text.words.texts[:3] == ("cls_token", "0,0", "0,1")
+    assert list(found.text.aside.nonzero()[0]) == [0]
 
 
 @pytest.mark.parametrize(("how", "why"), [({"order": "cs"}, "in turn"), ({"reads": (0, 1)}, "the last layer of the")])
