@@ -474,7 +474,13 @@ def run_held(mhaviz, folder, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command)
+def marked(command):
+    """Mark what loads a checkpoint or measures times: each takes about a second."""
+    is_slow = "minilm" in command or command.startswith("compare-implementations")
+    return pytest.param(command, id=command, marks=pytest.mark.slow if is_slow else ())
+
+
+@pytest.mark.parametrize("command", [marked(command) for command in COMMANDS])
 def test_command_gives_what_it_gave(run_held, command, request):
     case, path = COMMANDS[command], HELD / slug(command)
     now, picture = run_held(case)

@@ -49,6 +49,7 @@ def test_every_option_changes_the_numbers(mhaviz, command):
         assert a != b, (one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", LOOKS)
 def test_every_look_changes_the_picture_and_nothing_else_does(mhaviz, tmp_path, command):
     pictures = []

@@ -109,6 +109,7 @@ def test_no_findings_are_a_line(show):
     ]
 
 
+@pytest.mark.slow
 def test_it_is_saved_in_its_formats(tmp_path):
     check = made_check(*ALL)
     with pytest.warns(UserWarning, match="inches high"):

@@ -207,6 +207,7 @@ def test_no_token_is_called_by_its_number_where_it_has_a_name():
     assert "token #0" in page_of(over()).title
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [None, 3.3, 5.0, 7.0])
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 4), (3, 4), (1, 20), (4, 4), (12, 1), (12, 12), (5, 8)])
 def test_every_head_has_its_map_in_pages_of_all_sizes(layers, heads, width):
@@ -222,6 +223,7 @@ def test_every_head_has_its_map_in_pages_of_all_sizes(layers, heads, width):
     assert down < 2.6 * across
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ["slide", "column", "page"])
 @pytest.mark.parametrize("n_heads", [1, 4, 12, 144])
 def test_a_page_fits_its_room(room, n_heads):

@@ -188,6 +188,7 @@ def test_a_new_result_needs_a_page_and_a_line(show, tmp_path):
         del registry._ENTRIES[Answer]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(24))
 def test_in_a_column_letters_have_at_least_six_points(records, number):
     for sheet in figures_of(list(records.values())[number], Style(room="column", dpi=50)):

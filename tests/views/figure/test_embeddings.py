@@ -56,6 +56,7 @@ def test_positions_and_their_cosines_one_below_the_other():
     inside(sheet)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "d_model"), [(1, 1), (2, 4096), (40, 64), (700, 768)])
 def test_every_size_has_room(length, d_model):
     words = " ".join(f"w{i}" for i in range(length))

@@ -81,6 +81,7 @@ def test_too_many_pixels_are_fewer():
     assert "dpi instead of 10000" in sheet.notices[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("looks", [{"room": "page"}, {"room": "column"}, {"room": "column", "font_size": 11}])
 def test_on_every_sheet_an_arrow_leads_to_and_from_each_step(name, looks):

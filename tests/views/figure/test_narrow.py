@@ -67,6 +67,7 @@ WIDER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "width", "font_size"), [*((name, 3.3, None) for name in RECORDS), *WIDER])
 def test_letters_can_be_read(name, width, font_size):
     sheet = figure_of(record(name), Style(width=width, font_size=font_size))

@@ -73,6 +73,7 @@ def test_what_is_asked_for_beyond_it_is_drawn_more_coarsely_and_said():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "tokens", "size"), [("masked", 512, None), ("self", 2000, 512)])
 def test_the_memory_of_a_page_is_that_of_its_pixels_not_of_the_weights(kind, tokens, size):
     attention = layers_of(4, 16, tokens, size, kind)
