@@ -336,7 +336,10 @@ def _require_weights(model: PreTrainedModel, missing: list[str], name: str) -> N
 
 
 def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
-    """Return the class of the model without a head, or with its head for an encoder with a decoder.
+    """Return the class of the model without a head.
+
+    With its head for an encoder with a decoder, and for a classifier of images whose type of model reads texts as
+    well: its files have no weights for them.
 
     Raises:
         MhavizError: transformers has no such class.
@@ -345,6 +348,9 @@ def usual_class(config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
     found = found or _classes(AutoModel, config)
     if not found:
         raise MhavizError(f"{name}: transformers has no model of the type {config.model_type}")
+    labelling = labelling_class(config)
+    if labelling is not None and labelling.main_input_name != found[0].main_input_name:
+        return labelling
     encoders = _classes(AutoModelForTextEncoding, config)  # such as T5EncoderModel
     named = config.architectures or ()
     return next((kind for kind in (*encoders, *found) if kind.__name__ in named), found[0])
