@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -149,16 +148,11 @@ def _end(start: int, length: int, n_heads: int) -> int:
 
 def _block(call: AttentionCall, start: int, end: int, budgets: Sequence[int], reach: int | None) -> Block:
     """Return the weights of the queries from ``start`` to ``end`` on the keys before ``end``: they see no others."""
-    mask = call.mask
-    if mask is not None:
-        mask = mask[:, :, start:end] if mask.shape[2] > 1 else mask
-        mask = mask[..., :end] if mask.shape[3] > 1 else mask
-    query, key, value = call.query[:, :, start:end], call.key[:, :, :end], call.value[:, :, :end]
-    part = replace(call, query=query, key=key, value=value, mask=mask)
+    part = call.rows(start, end)
     A = torch.unflatten(part.weights()[0], 0, (-1, call.group)).contiguous()
     positions = torch.arange(start, end, device=call.device)
     n_seen = positions + 1
-    if mask is not None:
+    if part.mask is not None:
         visible = part.visible()
         assert visible is not None
         n_seen = visible.expand(-1, -1, end - start, end).sum(dim=-1).amax(dim=(0, 1))  # in the head that sees most

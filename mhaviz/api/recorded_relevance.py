@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mhaviz.analyses.word_relevance import by_word, relevance_of_tokens
 from mhaviz.api.recorded import Recorded
-from mhaviz.attention.graded import GradedAttention
+from mhaviz.attention.graded import GradedAttention, read_queries
 from mhaviz.attention.model import GradedRun, Site
 from mhaviz.attention.padding import Padding
 from mhaviz.attention.targets import Score, require_finite
@@ -93,9 +93,9 @@ def _require_no_mixing(y: Tensor, owner: object, found: Sequence[Differentiated]
     It is not seen where y reads all tokens, or if tokens are mixed on their way to queries, keys and values alone.
     """
     last = found[-1]
-    queries = _queries(last)
+    queries = read_queries(last.gradient)
     for one in differentiate(y, owner, through_attention=False):
-        read = _queries(one)
+        read = read_queries(one.gradient)
         is_one_side = one.gradient.shape[2] == last.gradient.shape[2]
         if bool((read & ~queries).any() if is_one_side else read.any()):
             raise MhavizError(
@@ -114,11 +114,6 @@ def _require_last_encoder_layer(y: Tensor, owner: object, found: Sequence[Differ
                 f"{one.held.tag.site.full_name}: expected keys that the last layer of the encoder has made, got "
                 f"others: how these join is not known"
             )
-
-
-def _queries(one: Differentiated) -> Tensor:
-    """Return which queries have a gradient: bool, (q_length,)."""
-    return (one.gradient != 0).any(dim=-1).flatten(0, 1).any(dim=0)
 
 
 def _example_of(found: Sequence[Differentiated]) -> int:

@@ -229,7 +229,15 @@ class AttentionCall:
 
         In a causal call both sides must lose the same positions.
         """
-        rows, columns = list(queries), list(keys)
+        return self._at(list(queries), list(keys))
+
+    def rows(self, start: int, end: int) -> "AttentionCall":
+        """Return the call of the queries from ``start`` to ``end``, without the later keys if it is causal: it has the
+        same weights, and none of the keys that these queries cannot see for being later."""
+        _, _, q_length, k_length = self.shape
+        return self._at(slice(start, end), slice(end + k_length - q_length if self.causal else k_length))
+
+    def _at(self, rows: list[int] | slice, columns: list[int] | slice) -> "AttentionCall":
         mask = self.mask
         if mask is not None:
             mask = mask[:, :, rows] if mask.shape[2] > 1 else mask
@@ -375,6 +383,10 @@ class AttentionWeights:
         norms = None if self.value_norms is None else self.value_norms[..., list(keys)]
         cut = self.arranged(lambda x: x[:, :, list(queries)][..., list(keys)])
         return replace(cut, given=kept / whole.clamp(min=torch.finfo(A.dtype).tiny), value_norms=norms)
+
+    def rows(self, start: int, end: int) -> "AttentionWeights":
+        """As in ``AttentionCall``, with all keys: which of them are later is not known."""
+        return self.arranged(lambda x: x[:, :, start:end])
 
     def arranged(self, arrange: Callable[[Tensor], Tensor]) -> "AttentionWeights":
         """Return the weights, and which keys are seen, as ``arrange`` cuts or orders them; not the norms."""

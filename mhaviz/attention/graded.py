@@ -5,7 +5,7 @@ g_i = ∂y/∂out_i, and A ⊙ ∂y/∂A is computed a block of queries at a tim
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class GradedAttention:
     @property
     def read(self) -> Tensor:
         """Which queries y depends on: bool, (q_length,)."""
-        return (self.gradient[0] != 0).any(dim=-1).any(dim=0)
+        return read_queries(self.gradient)
 
     def blocks(self, queries: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
         """Yield blocks of queries, and A ⊙ ∂y/∂A of each, (n_heads, queries, keys), up to the last key that is seen.
@@ -64,7 +64,7 @@ class GradedAttention:
 
     def _products(self, start: int, end: int) -> Tensor:
         """Compute A ⊙ (g Vᵀ) of the queries from ``start`` to ``end``."""
-        A = _rows(self.call, start, end).weights()
+        A = self.call.rows(start, end).weights()
         g, V = (_exact(x, A.dtype) for x in (self.gradient[:, :, start:end], self.value[:, :, : A.shape[3]]))
         grouped = g.reshape(g.shape[0], V.shape[1], -1, g.shape[3])  # heads of a group share their values
         return (grouped @ V.mT).view(A.shape).mul_(A)[0]
@@ -109,21 +109,17 @@ class GradedAttention:
         return made
 
 
+def read_queries(gradient: Tensor) -> Tensor:
+    """Return which queries have a gradient in some example and head: bool, (q_length,).
+
+    ``gradient``: (batch_size, n_heads, q_length, d_value).
+    """
+    return (gradient != 0).any(dim=-1).flatten(0, 1).any(dim=0)
+
+
 def _positive_mean(products: Tensor) -> Tensor:
     """Ā = E_h (A ⊙ ∂y/∂A)⁺, (queries, keys); equation 5."""
     return products.clamp(min=0).mean(dim=0)
-
-
-def _rows(call: AttentionCall | AttentionWeights, start: int, end: int) -> AttentionCall | AttentionWeights:
-    """Return the call of the queries from ``start`` to ``end``; of a causal call, without the keys that are later."""
-    if isinstance(call, AttentionWeights):
-        return replace(call, given=call.given[:, :, start:end], seen=None, value_norms=None)
-    last = end + call.key.shape[2] - call.query.shape[2] if call.causal else call.key.shape[2]
-    mask = call.mask
-    if mask is not None:
-        mask = (mask[:, :, start:end] if mask.shape[2] > 1 else mask)[..., : last if mask.shape[3] > 1 else None]
-    query, key, value = call.query[:, :, start:end], call.key[:, :, :last], call.value[:, :, :last]
-    return replace(call, query=query, key=key, value=value, mask=mask)
 
 
 def _exact(x: Tensor, dtype: torch.dtype) -> Tensor:
