@@ -5,7 +5,7 @@ heads of the positive parts of A ⊙ ∂y/∂A (equation 5). In self-attention R
 of the prediction needs one row of R alone: with the row vector r, r ← r + r Ā from the last layer to the first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -32,10 +32,17 @@ def relevance(layers: Sequence[GradedAttention], r: Tensor) -> Tensor:
     The identity, which is the token's relevance for itself by the residual connections alone, is left out: what is
     gained is summed apart from r, which may be 10⁴ times as large.
     """
+    *_, gained = _gains(layers, r)
+    return gained
+
+
+def _gains(layers: Sequence[GradedAttention], r: Tensor) -> Iterator[Tensor]:
+    """Yield r Π (I + Ā) − r, over no layers, over the last, over the last two, and so on."""
     gained = torch.zeros_like(r)
+    yield gained
     for layer in reversed(layers):
         gained = gained + layer.row_times(r + gained)
-    return gained
+        yield gained
 
 
 def relevance_of_both(
@@ -58,11 +65,8 @@ def relevance_of_both(
     Returns:
         Of the decoder's tokens, r (R_ss − I), (1, target length); of the encoder's, r R_sq, (1, source length).
     """
-    own = relevance(decoder, r)
-    after = [r]  # r Π (I + Ā) over the layers above each layer: what its cross-attention is multiplied by
-    for layer in reversed(decoder[1:]):
-        after.append(after[-1] + layer.row_times(after[-1]))
-    P = torch.cat(after[::-1]).T  # (target length, layers)
+    *above, own = _gains(decoder, r)
+    P = r.T + torch.cat(above[::-1]).T  # (target length, layers): what the cross-attention of each is multiplied by
     gained, sums = torch.zeros_like(P), torch.zeros_like(r).T
     x = r.new_zeros(1, cross[0].call.shape[3])
     for number, (layer, across) in enumerate(zip(decoder, cross, strict=True)):
