@@ -5,7 +5,8 @@ the graph, and no longer. From a scalar y, the graph leads to all attentions on 
 is if the program changes the output in place afterwards, as the tensor's gradient would not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -133,15 +134,11 @@ def depends_beside_attention(y: Tensor, owner: object, later: HeldCall, earlier:
     without passing through any attention between them."""
     nodes = {id(held): node for node, held in _held(y, owner)}
     made, seen = nodes[id(later)], nodes[id(earlier)]
-    stops = [node.register_prehook(_zeros) for node in set(nodes.values()) - {made}]
     ends = [GradientEdge(made, later.place)], [GradientEdge(seen, earlier.place)]
-    try:
+    with _stopped(set(nodes.values()) - {made}):
         (found,) = torch.autograd.grad(
             *ends, [later.output.new_ones(later.shape)], retain_graph=True, allow_unused=True
         )
-    finally:
-        for stop in stops:
-            stop.remove()
     return found is not None and bool((found != 0).any())
 
 
@@ -163,11 +160,19 @@ def _gradients(
 ) -> Sequence[Tensor | None]:
     assert y.grad_fn is not None
     stopped = [] if through_attention else [node for node in _nodes(y.grad_fn) if _KEY in _metadata(node)]
-    stops = [node.register_prehook(_zeros) for node in stopped]
+    with _stopped(stopped):
+        try:
+            return torch.autograd.grad(y, edges, retain_graph=retain_graph, allow_unused=True)
+        except RuntimeError as error:
+            raise MhavizError(f"the graph of y cannot be differentiated: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _stopped(nodes: Iterable[Node]) -> Iterator[None]:
+    """Let no gradient pass through these nodes in the block."""
+    stops = [node.register_prehook(_zeros) for node in nodes]
     try:
-        return torch.autograd.grad(y, edges, retain_graph=retain_graph, allow_unused=True)
-    except RuntimeError as error:
-        raise MhavizError(f"the graph of y cannot be differentiated: {str(error).splitlines()[0]}") from None
+        yield
     finally:
         for stop in stops:
             stop.remove()
