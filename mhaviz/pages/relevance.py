@@ -270,7 +270,8 @@ def _strongest(side: WordRelevance) -> Table:
     most = float(side.shares[words[0]]) or 1.0
     bar = Column("", bar=12, align="left")
     columns = Column(_unit(side), align="left", is_key=True), Column("relevance", percent), bar
-    rows = ((_named(side, j), float(side.shares[j]), float(side.shares[j]) / most) for j in words)
+    shares = side.shares[words].tolist()
+    rows = ((name, share, share / most) for name, share in zip(_names(side, words), shares, strict=True))
     return Table(columns, tuple(rows))
 
 
@@ -285,7 +286,7 @@ def removal_table(relevance: Relevance) -> Table:
         Column("relevance", percent),
         Column("", bar=12, align="left"),
     ]
-    names = [quoted(text.words.texts[j], _NAME) if text.words.images else _named(text, j) for j in words]
+    names = [quoted(text.words.texts[j], _NAME) for j in words] if text.words.images else _names(text, words)
     rows: list[tuple[object, ...]] = [
         (name, float(shares[j]), float(shares[j]) / most) for name, j in zip(names, words, strict=True)
     ]
@@ -331,6 +332,12 @@ def _named(side: WordRelevance, word: int) -> str:
     if side.words.images:
         text = side.words.texts[word]
         return CLASS_TOKENS.get(text, quoted(text, _NAME)) if side.aside[word] else f"patch {quoted(text, _NAME)}"
-    place = places(side.words, False)[word]
-    name = quoted(side.words.texts[word], _NAME - len(place)) + place
-    return name if word in side.words.special else f"“{name}”"
+    (name,) = _names(side, [word])
+    return name
+
+
+def _names(side: WordRelevance, words: Sequence[int]) -> list[str]:
+    """Return words of a text as ``_named``."""
+    of_each = places(side.words, False)
+    names = [quoted(side.words.texts[j], _NAME - len(of_each[j])) + of_each[j] for j in words]
+    return [name if j in side.words.special else f"“{name}”" for j, name in zip(words, names, strict=True)]
