@@ -120,7 +120,7 @@ def _difference(before: AttentionMap, after: AttentionMap, fail_above: float | N
         rows=_joined_axis(before.rows, after.rows),
         columns=_joined_axis(before.columns, after.columns),
         weights=after.weights - before.weights,
-        quantity=replace(after.quantity, is_signed=True),
+        quantity=replace(after.quantity, is_signed=True, is_change=True),
         summary=None,
         sinks=None,
         # A weight can change if either of them sees the key. Words of other pieces reach elsewhere.

@@ -282,7 +282,8 @@ def _joined_maps(
             numbers[name] = len({m.sentence if name in _TEXTS else m.pass_number for m in group})
     quantity = first.quantity
     if averages_heads:
-        quantity = replace(MEANS[quantity.key], reduction=quantity.reduction, is_signed=quantity.is_signed)
+        kept = {name: getattr(quantity, name) for name in ("reduction", "is_signed", "is_change")}
+        quantity = replace(MEANS[quantity.key], **kept)
     lacking = next((m for m in group if (m.to_special is None) != (first.to_special is None)), None)
     if lacking is not None:
         raise _not_alike(first, lacking, "special tokens in both, or in neither")

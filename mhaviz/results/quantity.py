@@ -25,7 +25,8 @@ class Quantity:
         is_ratio: whether the numbers are ratios, of which 1 is neutral, as 0 is of changes.
         of_all_heads: whether there is one matrix for each layer, not for each head.
         through_layers: whether it covers a layer and all layers before it.
-        is_signed: whether the numbers may be negative: changes of the quantity, or, of ``RELEVANCE``, numbers of it.
+        is_signed: whether the numbers may be negative, as changes are, and those of ``RELEVANCE``.
+        is_change: whether the numbers are changes of the quantity.
         row: what a row of the matrix is: a query, or, in pictures of one query, a head or a layer.
     """
 
@@ -39,12 +40,13 @@ class Quantity:
     of_all_heads: bool = False
     through_layers: bool = False
     is_signed: bool = False
+    is_change: bool = False
     row: Literal["query", "head", "layer"] = "query"
 
     @property
     def drawn_name(self) -> str:
         """Name of the numbers at a colour scale."""
-        return "change" if self.is_signed and not self.key.endswith("relevance") else self.name
+        return "change" if self.is_change else self.name
 
     @property
     def rows_are_shares(self) -> bool:

@@ -11,6 +11,7 @@ from mhaviz.pages.blocks import Matrices
 from mhaviz.pages.difference import difference_page, ranking_table
 from mhaviz.results.attention import Attention
 from mhaviz.results.difference import RowChange
+from mhaviz.results.quantity import QUANTITIES
 from mhaviz.results.result import Source
 from mhaviz.views.data import document
 
@@ -127,3 +128,14 @@ def test_the_worst_row_in_json():
     data = document(d)
     assert data["differences"][0]["worst_row"][0] == RowChange(1, pytest.approx(1))
     assert data["ranking"][0]["worst_row"] == pytest.approx(1)
+
+
+WEIGHTS = np.array([[[0.75, 0.25], [0.5, 0.5]]], np.float32)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda quantity: quantity.key)
+def test_the_scale_of_a_change_is_named_change(quantity):
+    (changed,) = pair(replace(made_map("ab", "ab", WEIGHTS), quantity=quantity)).maps
+    change = changed.change.quantity
+    assert change.drawn_name == "change"
+    assert quantity.drawn_name == quantity.name
