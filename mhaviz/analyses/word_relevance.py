@@ -10,7 +10,7 @@ from torch import Tensor
 from mhaviz.analyses.relevance import queries_of_y, relevance, relevance_of_both
 from mhaviz.attention.graded import GradedAttention
 from mhaviz.attention.model import GradedRun, Inputs, Model
-from mhaviz.attention.targets import Why, require_one_text
+from mhaviz.attention.targets import Score, Why, require_one_text
 from mhaviz.errors import MhavizError
 from mhaviz.inputs.spans import Span, span_tokens, words_or_tokens
 from mhaviz.inputs.tokens import Kind, Tokens
@@ -44,18 +44,42 @@ def word_relevance(
     run = model.graded(text, target)
     of_text, of_written = relevance_of_tokens(run)
     side = by_word(text.source, of_text, text.prompt or None)
-    candidates = side.ranked if removal == "all" else side.ranked[:MOST_REMOVED]
-    falls, without = side.falls.copy(), [*side.without]
-    for done, word in enumerate(candidates):
-        on_progress((1 + done) / (1 + len(candidates)), "removing words")
+
+    def without(word: int) -> Score | None:
         rest = text.without(side.words.ranges[word])
-        if rest.source.of_text and (rest.prompt or not text.prompt):
-            score = model.score(rest, target)
-            falls[word], without[word] = run.score.y - score.y, score.chosen
+        return model.score(rest, target) if rest.source.of_text and (rest.prompt or not text.prompt) else None
+
+    removed = with_falls(side, run.score.y, removal, without, lambda done: on_progress(done, "removing words"))
     source = model.describe(inputs)
-    removed = WordRelevance(side.words, side.relevance, side.aside, falls, tuple(without))
     written = None if of_written is None or text.target is None else by_word(text.target, of_written)
     return Relevance(source, target.explained, run.score.y, run.score.chosen, removed, written, removal)
+
+
+def with_falls(
+    side: WordRelevance,
+    y: float,
+    removal: Removal,
+    score_without: Callable[[int], Score | None],
+    on_progress: Callable[[float], None],
+    n_more: int = 0,
+) -> WordRelevance:
+    """Remove words one at a time, and return the words with how much y falls without each.
+
+    Args:
+        side: the words, of which none is removed.
+        y: y with all words.
+        removal: which words are removed; see ``word_relevance``.
+        score_without: returns what comes of the target without a word; None: it cannot be removed.
+        on_progress: called before each with the share of the work that is done.
+        n_more: number of passes that follow these.
+    """
+    candidates = side.ranked if removal == "all" else side.ranked[:MOST_REMOVED]
+    falls, without = side.falls.copy(), [*side.without]
+    for done, word in enumerate(candidates, 1):  # the gradients were the first
+        on_progress(done / (1 + len(candidates) + n_more))
+        if (score := score_without(word)) is not None:
+            falls[word], without[word] = y - score.y, score.chosen
+    return replace(side, falls=falls, without=tuple(without))
 
 
 def relevance_of_tokens(run: GradedRun) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mhaviz.analyses.word_relevance import with_falls
 from mhaviz.api.image_attention import UNPLACED, placed_in_photos, read_images
 from mhaviz.api.recording import record
 from mhaviz.attention.model import Model
@@ -74,23 +75,24 @@ def image_relevance(
     (grid,) = side.words.images
     blank: Blank = "processor" if reader.has_mean_colour else "image"
     removing = _Removing(reader, seen, target, grid, pixels, 0.0 if blank == "processor" else _mean_colour(pixels))
-    candidates = side.ranked if removal == "all" else side.ranked[:MOST_REMOVED]
-    falls, without = side.falls.copy(), [*side.without]
-    for done, place in enumerate(candidates):
-        on_progress((1 + done) / (2 + len(candidates)), "removing patches")
-        score = removing.score([place])
-        falls[place], without[place] = found.y - score.y, score.chosen
+    removed = with_falls(
+        side,
+        found.y,
+        removal,
+        lambda place: removing.score([place]),
+        lambda done: on_progress(done, "removing patches"),
+        n_more=1,
+    )
     strongest = side.ranked[:MOST_REMOVED]
     together = None
     if len(strongest) > 1:
-        on_progress(1 - 1 / (2 + len(candidates)), "removing patches together")
+        on_progress(1 - 1 / (2 + len(removed.removed)), "removing patches together")
         score = removing.score(strongest)
         together = Together(len(strongest), found.y - score.y, score.chosen)
     unknown = set[int]()
-    words = placed_in_photos(side.words, seen, 0, unknown)
+    removed = replace(removed, words=placed_in_photos(side.words, seen, 0, unknown))
     if unknown and on_notice is not None:
         on_notice(UNPLACED)
-    removed = WordRelevance(words, side.relevance, side.aside, falls, tuple(without))
     source = model.describe()
     (photo,) = given.image or ()
     return ImageRelevance(
