@@ -1,14 +1,13 @@
 """Callback of Lightning."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mhaviz.api.watching import Watch
-from mhaviz.callbacks.logged_watch import TAG, Log, LoggedWatch, LogPicture, image_of
-from mhaviz.results.health import Health
+from mhaviz.callbacks.logged_watch import TAG, Log, LoggedWatch, LogPicture, Watching, image_of
 
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 """Names of Lightning, of which a program may have both. A callback must be of the one that it uses."""
@@ -21,7 +20,7 @@ else:
     _Callback = import_module(next((name for name in reversed(_NAMES) if name in sys.modules), _NAMES[0])).Callback
 
 
-class LightningWatch(_Callback):
+class LightningWatch(Watching, _Callback):
     """Watches what a training by Lightning does to attention.
 
     Scalars go to each logger of the trainer. Pictures go to those that take figures or images, such as TensorBoard's
@@ -37,22 +36,9 @@ class LightningWatch(_Callback):
         >>> lightning.Trainer(callbacks=[LightningWatch(every=50)]).fit(module, batches)
     """
 
-    def __init__(self, every: int = 50, *, module: str | Sequence[str] | None = None, on_notice: Any = None) -> None:
-        super().__init__()
-        self._options: dict[str, Any] = {"every": every, "module": module, "on_notice": on_notice}
-        Watch(**self._options)  # raises an error for what is wrong before the training
-        self._logged: LoggedWatch | None = None
-
-    @property
-    def health(self) -> Health:
-        """Health of all heads so far. Raises MhavizError as ``Watch.health``."""
-        watch = Watch(**self._options) if self._logged is None else self._logged.watch
-        return watch.health
-
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch."""
-        if self._logged is not None:
-            self._logged.leave()
+        self.leave()
         self._logged, name = None, type(pl_module).__name__
         if trainer.is_global_zero:
             self._logged = LoggedWatch(lambda take: Watch(on_sample=take, program=name, **self._options))
@@ -69,8 +55,7 @@ class LightningWatch(_Callback):
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End to watch."""
-        if self._logged is not None:
-            self._logged.leave()
+        self.leave()
 
 
 def _logs(trainer: Any) -> Iterator[Log]:

@@ -1,13 +1,14 @@
 """A watch of a training whose numbers and pictures go to loggers, at the end of each step."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mhaviz.api.watching import Watch
 from mhaviz.errors import MhavizError
 from mhaviz.observe.handlers import one_line
+from mhaviz.results.health import Health
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,6 +91,35 @@ class LoggedWatch:
             self.watch.say_once(f"{what}: {error}; the training goes on")
         except Exception as error:
             self.watch.say_once(f"{what}: {one_line(error)}; the training goes on")
+
+
+class Watching:
+    """What the callbacks of all libraries share: the options of a watch, and the watch of the training that runs.
+
+    Args:
+        every, module, on_notice: as in ``Watch``.
+
+    Raises:
+        ArgumentError: an argument is invalid.
+    """
+
+    def __init__(self, every: int = 50, *, module: str | Sequence[str] | None = None, on_notice: Any = None) -> None:
+        super().__init__()
+        self._options: dict[str, Any] = {"every": every, "module": module, "on_notice": on_notice}
+        Watch(**self._options)  # raises an error for what is wrong before the training
+        self._logged: LoggedWatch | None = None
+
+    @property
+    def health(self) -> Health:
+        """Health of all heads so far. Raises MhavizError as ``Watch.health``."""
+        watch = Watch(**self._options) if self._logged is None else self._logged.watch
+        return watch.health
+
+    def leave(self) -> None:
+        """End to watch a training that has failed: no hook is left on its model. ``health`` stays. Of a training that
+        has ended by itself, do nothing."""
+        if self._logged is not None:
+            self._logged.leave()
 
 
 def image_of(figure: "Figure") -> "Image":

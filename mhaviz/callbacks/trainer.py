@@ -1,7 +1,7 @@
 """Callback of the Trainer of transformers."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mhaviz.api.watching import Watch
-from mhaviz.callbacks.logged_watch import TAG, LoggedWatch, LogPicture, image_of
-from mhaviz.results.health import Health
+from mhaviz.callbacks.logged_watch import TAG, LoggedWatch, LogPicture, Watching, image_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class TrainerWatch(TrainerCallback):
+class TrainerWatch(Watching, TrainerCallback):
     """Watches what a training by the Trainer of transformers does to attention.
 
     Scalars go through the Trainer's ``log``, so that each of its ``report_to`` gets them, and its ``log_history``.
@@ -39,23 +38,11 @@ class TrainerWatch(TrainerCallback):
         >>> watch.health.save("health.png")
     """
 
-    def __init__(self, every: int = 50, *, module: str | Sequence[str] | None = None, on_notice: Any = None) -> None:
-        self._options: dict[str, Any] = {"every": every, "module": module, "on_notice": on_notice}
-        Watch(**self._options)  # raises an error for what is wrong before the training
-        self._logged: LoggedWatch | None = None
-        self._trainer: Trainer | None = None
-
-    @property
-    def health(self) -> Health:
-        """Health of all heads so far. Raises MhavizError as ``Watch.health``."""
-        watch = Watch(**self._options) if self._logged is None else self._logged.watch
-        return watch.health
+    _trainer: Trainer | None = None
 
     def leave(self) -> None:
-        """End to watch a training that has failed: no hook is left on its model. ``health`` stays. Of a training that
-        has ended by itself, do nothing."""
-        if self._logged is not None:
-            self._logged.leave()
+        """See ``Watching.leave``."""
+        super().leave()
         self._trainer = None
 
     def on_train_begin(
