@@ -6,13 +6,12 @@ import typer
 
 from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
+from mhaviz.cli.shared.corpora import require_one_process
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, Heads
 from mhaviz.cli.shared.ranking import RepeatOptions, Top
 from mhaviz.cli.shared.texts import CorpusFile, Sentences, quotes_notice, stream_sentences
-from mhaviz.errors import ArgumentError
 from mhaviz.pages.registry import ABLATION_SUFFIXES
-from mhaviz.processes import this_process
 
 
 def ablate(
@@ -41,8 +40,7 @@ def ablate(
     Output: a {ABLATION_SUFFIXES} file.
     """
     delivery.check([file] if file else [], ABLATION_SUFFIXES)
-    if not this_process().is_alone:
-        raise ArgumentError("ablate reads all sentences in one process; start it without torchrun")
+    require_one_process("ablate reads all sentences")
 
     from mhaviz.pages.head_numbers import Order
 

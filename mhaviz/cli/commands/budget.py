@@ -7,18 +7,13 @@ import typer
 
 from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import progress
+from mhaviz.cli.shared.corpora import require_one_process
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import DecoderOptions
-from mhaviz.cli.shared.parsing import parsed, wholes
+from mhaviz.cli.shared.parsing import names, parsed, wholes
 from mhaviz.cli.shared.texts import Sentences, quotes_notice, read_wholes
-from mhaviz.errors import ArgumentError, counted
+from mhaviz.errors import counted
 from mhaviz.pages.registry import ABLATION_SUFFIXES
-from mhaviz.processes import this_process
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Parse names: "rows, h2o" → ("rows", "h2o")."""
-    return tuple(part.strip() for part in text.split(","))
 
 
 def budget(
@@ -37,7 +32,7 @@ def budget(
         Any,
         typer.Option(
             metavar="NAME,NAME,…",
-            parser=parsed(_names, "names of policies"),
+            parser=parsed(names, "names of policies"),
             help="Which keys it holds: columns, rows, window, h2o, snapkv. \\[default: all]",
             show_default=False,
         ),
@@ -69,8 +64,7 @@ def budget(
     """
     files = file or []
     delivery.check(files, ABLATION_SUFFIXES)
-    if not this_process().is_alone:
-        raise ArgumentError("budget reads all texts in one process; start it without torchrun")
+    require_one_process("budget reads all texts")
     style = style_of(looks, delivery)
     texts = read_wholes(sentences, files)
     loaded = checkpoint.load(delivery)

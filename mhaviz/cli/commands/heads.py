@@ -10,7 +10,7 @@ import typer
 from mhaviz.cli.command import require_unread
 from mhaviz.cli.shared.appearance import ColourOptions, style_of
 from mhaviz.cli.shared.console import corpus_progress
-from mhaviz.cli.shared.corpora import CorpusOptions, keeping
+from mhaviz.cli.shared.corpora import CorpusOptions, keeping, require_one_process
 from mhaviz.cli.shared.delivery import Delivery
 from mhaviz.cli.shared.models import CheckpointOptions, WhyOption
 from mhaviz.cli.shared.ranking import ProbeOptions, RankingOptions
@@ -18,7 +18,6 @@ from mhaviz.cli.shared.texts import CorpusFile, Languages, Sentences, quotes_not
 from mhaviz.errors import ArgumentError, quoted
 from mhaviz.inputs.span_choice import SpanKind
 from mhaviz.pages.registry import ABLATION_SUFFIXES, HEAD_SUFFIXES
-from mhaviz.processes import this_process
 
 if TYPE_CHECKING:
     from mhaviz.api.loaded import LoadedModel
@@ -153,8 +152,7 @@ def _explain(
     most: int | None,
 ) -> None:
     """Show on which heads the predictions of texts depend; ``most``: number of heads in the table."""
-    if not this_process().is_alone:
-        raise ArgumentError("--why reads all texts in one process; start it without torchrun")
+    require_one_process("--why reads all texts")
     texts = stream_sentences(sentences, file)
     with _studied(checkpoint, delivery, predicts=True) as (loaded, options):
         found = loaded.head_relevance(texts, why, **options)

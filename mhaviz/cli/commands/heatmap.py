@@ -161,27 +161,22 @@ def heatmap(
         delivery.require_drawable(len(given.sentences) * len(layer or loaded.layers))
     has_page = ".html" in delivery.suffixes and show != "uniform" and mean is None and query is None and by is None
 
+    asked: dict[str, Any] = {
+        "layer": layer,
+        "head": head,
+        "kind": kind,
+        "hide_special": hide_special,
+        "verify": verify,
+        "pool": long.pool,
+        "size": long.size,
+        "window": long.window,
+        "by": spans,
+        "on_notice": None if delivery.quiet else delivery.tell,
+    }
     if explains:
+        asked |= {"show": "relevance", "why": why, "removal": removal, "query": query, "mean": mean}
         with progress(delivery.quiet, "computing", time_left=True) as on_progress:
-            explained = loaded.attend(
-                given,
-                show="relevance",
-                why=why,
-                removal=removal,
-                layer=layer,
-                head=head,
-                kind=kind,
-                size=long.size,
-                pool=long.pool,
-                window=long.window,
-                query=query,
-                mean=mean,
-                by=spans,
-                hide_special=hide_special,
-                verify=verify,
-                on_notice=None if delivery.quiet else delivery.tell,
-                on_progress=on_progress,
-            )
+            explained = loaded.attend(given, on_progress=on_progress, **asked)
         delivery.deliver(explained, style, quotes_notice(texts.sentences))
         return
 
@@ -189,20 +184,11 @@ def heatmap(
         with progress(delivery.quiet, "computing", time_left=True) as on_progress:
             return checked(loaded, check).attend(
                 read,
-                layer=layer,
-                head=head,
-                kind=kind,
-                hide_special=hide_special,
                 show=show,
                 page=has_page,
-                verify=verify,
-                pool=long.pool,
-                size=long.size,
-                window=long.window,
                 mean=None if images else mean,  # which maps of images have another way to
-                by=spans,
-                on_notice=None if delivery.quiet else delivery.tell,
                 on_progress=on_progress,
+                **asked,
             )
 
     if images:

@@ -54,6 +54,12 @@ class CorpusOptions:
         return Corpus(texts, part, self.resume, torchrun=True)
 
 
+def require_one_process(reads: str) -> None:
+    """Raise ArgumentError if torchrun has started more processes; ``reads``: "ablate reads all sentences"."""
+    if not this_process().is_alone:
+        raise ArgumentError(f"{reads} in one process; start it without torchrun")
+
+
 @contextmanager
 def keeping(corpus: "Corpus", delivery: Delivery) -> Iterator[None]:
     """Say where a run that stops inside this block has kept its sums; remove them if it ends well.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from mhaviz.cli.shared.delivery import Delivery
-from mhaviz.cli.shared.parsing import one, parsed, several, wholes
+from mhaviz.cli.shared.parsing import names, one, parsed, several, wholes
 from mhaviz.errors import ArgumentError, MhavizError
 from mhaviz.files.texts import read_json
 from mhaviz.inputs.given import Given
@@ -63,7 +63,7 @@ def _averaged(text: str) -> tuple[str, ...]:
     """ "heads,layers" → ("heads", "layers")."""
     from mhaviz.results.means import require_averaged
 
-    return require_averaged(part.strip() for part in text.split(","))
+    return require_averaged(names(text))
 
 
 AnyKind = Literal["self", "masked", "cross"]

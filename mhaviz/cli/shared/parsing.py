@@ -49,6 +49,11 @@ def wholes(text: str) -> tuple[int, ...]:
     return tuple(map(whole, text.split(",")))
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Parse names: "rows, h2o" → ("rows", "h2o")."""
+    return tuple(part.strip() for part in text.split(","))
+
+
 def _numbers(text: str) -> tuple[int, ...] | None:
     if text.strip().lower() == "all":
         return None
