@@ -141,7 +141,7 @@ class TokenNames:
             of = own.entry_of(entry)
             examples = {} if queries is None else queries.examples(queries.entry_of(entry))
             fits = len(tokens) == own.source.shape[1] and not tokens.images
-            is_shown = own.is_of(of, examples) & own.is_in(of, queries)
+            is_shown = own.is_of(of, examples) & own.is_in(of, None if queries is None else queries.main_sequence)
             unknown = set() if places[1] is None else places[1].follows_unknown(places[1].entry_of(entry))
             made.append(self._at_places(tokens, own, of, is_shown, unknown, called) if fits else tokens)
         return tuple(made)

@@ -185,11 +185,20 @@ def _unprofiled() -> Iterator[None]:
 _NOTHING, _local = nullcontext(), threading.local()
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
+class unseen:  # noqa: N801 - a context manager; of a generator, it would take twice as long
     """Compute without gradients, seen by no recording and by no mode of the program's own."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), below_modes():
-        yield
+
+    def __enter__(self) -> None:
+        self._has_gradients, self._hidden = torch.is_grad_enabled(), below_modes()
+        torch._C._set_grad_enabled(False)
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._hidden.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._hidden.__exit__(*error)
+        self._functions.__exit__(*error)
+        torch._C._set_grad_enabled(self._has_gradients)
 
 
 def one_line(error: Exception, at_most: int = 200) -> str:

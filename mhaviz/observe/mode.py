@@ -28,7 +28,7 @@ from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, FixedSides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
-from mhaviz.observe.functions import is_of_pytorch
+from mhaviz.observe.functions import COPIES, DROPOUTS, is_of_pytorch
 from mhaviz.observe.fused import Fused
 from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
@@ -442,6 +442,11 @@ class Observer:
 _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.dtype})
 """Types of results that hold no tensor to follow, such as a tensor's shape."""
 
+_frame, _tracing_state = sys._getframe, torch._C._get_tracing_state  # looked up once, not at each call
+
+_MAY_DO_NOTHING = COPIES | DROPOUTS
+"""Functions that may return their argument as it is, of which there is then nothing new to know."""
+
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
 """Where optimizers call functions, outside of any forward pass. Skipping them halves the time of recorded training."""
 
@@ -471,10 +476,10 @@ class _Mode(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         observer, kwargs = self._observer, kwargs or {}
-        if not observer.is_active or torch._C._get_tracing_state() is not None:  # torch.jit would trace ours
+        if not observer.is_active or _tracing_state() is not None:  # torch.jit would trace ours
             return func(*args, **kwargs)
         observer.operations += 1
-        if sys._getframe(1).f_code.co_filename.startswith(_OPTIMIZERS):  # optimizers make nothing that a model reads
+        if _frame(1).f_code.co_filename.startswith(_OPTIMIZERS):  # optimizers make nothing that a model reads
             return func(*args, **kwargs)
         try:
             handler = self._handlers[func]
@@ -485,6 +490,9 @@ class _Mode(TorchFunctionMode):
         if type(result) in _NO_TENSORS:
             return result
         done = done or Done.of(func, args, kwargs, result)
+        is_argument = func in _MAY_DO_NOTHING and result is done.first and observer.fixed.is_within()
+        if is_argument and not done.named("inplace"):
+            return result
         attention = observer.here.__dict__.pop("attention", None)
         if attention is not None:
             done = done._replace(attention=attention)

@@ -1,11 +1,11 @@
 """Which tokens the queries and the keys of an attention are, row by row and example by example."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -114,6 +114,23 @@ def _is_before(other: Source, source: Source) -> bool:
     return are_texts and other.rank == INPUT and other.epoch < source.epoch  # type: ignore[union-attr]
 
 
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+
+
+def _kept(method: Callable[["Places", *Ts], T]) -> Callable[["Places", *Ts], T]:
+    """Keep what a method returns for the same arguments: all layers of a stack ask the same."""
+
+    @wraps(method)
+    def result(self: "Places", *args: *Ts) -> T:
+        known: dict[tuple[*Ts], T] = self.__dict__.setdefault(f"_{method.__name__}", {})
+        if args not in known:
+            known[args] = method(self, *args)
+        return known[args]
+
+    return result
+
+
 @dataclass(frozen=True, eq=False)
 class Places:
     """Which tokens stand along one side of an attention, (batch_size, length) each.
@@ -168,7 +185,7 @@ class Places:
         """Whether all rows are known tokens."""
         return bool(self.is_known.all())
 
-    @property
+    @cached_property
     def are_distinct(self) -> bool:
         """Whether all rows of each entry of the batch are known tokens, and none is twice the same."""
         entries = zip(self.source, self.example, self.place, strict=True)
@@ -185,6 +202,7 @@ class Places:
         """Return the entry for a place in the batch of the attention: a single entry stands for all."""
         return min(place, len(self.source) - 1)
 
+    @_kept
     def sequence(self, entry: int) -> Source | None:
         """Return the sequence that all known rows of an entry of the batch are of; None: of more than one, or none."""
         numbers = np.unique(self.source[entry][self.is_known[entry]])
@@ -203,12 +221,12 @@ class Places:
         """The sources of all known rows."""
         return {self.sources[number] for number in self._known_numbers}
 
-    @property
+    @cached_property
     def all_sequences(self) -> frozenset[Source]:
         """The sequences of all known rows."""
         return frozenset(self.sequences[number] for number in self._known_numbers)
 
-    @property
+    @cached_property
     def some_examples(self) -> tuple[Source, frozenset[int]] | None:
         """Of which examples of their source the rows are; None: of all, or of more than one source."""
         source = next(iter(self._known_sources), None)
@@ -248,10 +266,12 @@ class Places:
         is_range = step > 0 and at[0] >= 0
         return Part(first, at[0], step if is_range else 1, len(at), () if is_range else at, length)
 
+    @_kept
     def sources_of(self, entry: int) -> set[Source]:
         """Return the sources of the known rows of an entry of the batch."""
         return {self.sources[number] for number in np.unique(self.source[entry][self.is_known[entry]])}
 
+    @_kept
     def pieces_of(self, entry: int) -> set[tuple[Source, int]]:
         """Return the pieces of sequences that the known rows of an entry of the batch are of, by where these begin."""
         numbers = np.unique(self.source[entry][self.is_known[entry]]).tolist()
@@ -263,7 +283,7 @@ class Places:
         expected = _by_source(self.source[entry], wanted, UNKNOWN)
         return np.asarray((expected == UNKNOWN) | (expected == self.example[entry]))
 
-    @property
+    @cached_property
     def may_be_batch(self) -> bool:
         """Whether some rows stand along the first axis of what was given, and so may be the examples of a batch."""
         is_matrix = any(
@@ -277,16 +297,17 @@ class Places:
         counts = Counter(self.sequences[number] for number in self.source[self.is_named].tolist())
         return max(counts, key=counts.__getitem__, default=None)
 
-    def is_in(self, entry: int, queries: "Places | None") -> NDArray[np.bool_]:
-        """Return which rows of an entry of the batch are of one sequence: that of the queries, or if none is, any."""
+    @_kept
+    def is_in(self, entry: int, wanted: Source | None) -> NDArray[np.bool_]:
+        """Return which rows of an entry of the batch are of one sequence: the wanted one, or if none is, any."""
         numbers = self.source[entry]
         here = [*dict.fromkeys(self.sequences[number] for number in numbers.tolist() if number != UNKNOWN)]
         if len(here) < 2:
             return np.ones(len(numbers), dtype=np.bool_)
-        of = here[0] if queries is None else queries.main_sequence
-        of = of if of in here else here[0]
+        of = wanted if wanted in here else here[0]
         return np.array([number != UNKNOWN and self.sequences[number] is of for number in numbers.tolist()])
 
+    @_kept
     def follows_unknown(self, entry: int) -> set[Source]:
         """Return the sequences behind rows of which it is not known which tokens they are, such as those of a cache
         that was copied unseen. Which tokens theirs are in the whole text is not known either."""
@@ -297,6 +318,7 @@ class Places:
             are_unknown |= number != UNKNOWN and not is_named
         return found
 
+    @_kept
     def examples(self, entry: int) -> dict[Source, int]:
         """Return of which example of each source the first row of an entry of the batch is."""
         found: dict[Source, int] = {}
@@ -305,6 +327,14 @@ class Places:
                 found.setdefault(self.sources[number], example)
         return found
 
+    @_kept
+    def is_same_as(self, key: "Places") -> bool | None:
+        """See ``compare``."""
+        n = max(len(self.source), len(key.source))
+        found = {_compared(self, key, self.entry_of(i), key.entry_of(i)) for i in range(n)}
+        return found.pop() if len(found) == 1 else None
+
+    @_kept
     def example_of(self, entry: int) -> int:
         """Return the example that the first known row of an entry of the batch is of, of a text if it is of any."""
         is_text = _by_source(self.source[entry], map(is_looked_up, self.sources), False)
@@ -546,11 +576,7 @@ def _coordinates(side: TokenRegions) -> _Coordinates:
 
 def compare(query: Places | None, key: Places | None) -> bool | None:
     """Return whether queries and keys are tokens of the same sequence, example by example; None: not known."""
-    if query is None or key is None:
-        return None
-    n = max(len(query.source), len(key.source))
-    found = {_compared(query, key, query.entry_of(i), key.entry_of(i)) for i in range(n)}
-    return found.pop() if len(found) == 1 else None
+    return None if query is None or key is None else query.is_same_as(key)
 
 
 def _compared(query: Places, key: Places, own: int, other: int) -> bool | None:

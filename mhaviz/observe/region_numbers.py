@@ -140,7 +140,8 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     x, y = first.numbers, second.numbers
     is_same = first.regions.rows is second.regions.rows and first.regions.names == second.regions.names
     if is_same and (x is y or (x.shape == y.shape and torch.equal(x, y))):
-        return first
+        is_either = second.is_moved and first.regions.sources == second.regions.sources
+        return second if is_either else first
     if first.varying != second.varying:
         first, second = (replace(traced, numbers=short(traced.numbers)) for traced in (first, second))  # such as heads
     if first.varying != second.varying:

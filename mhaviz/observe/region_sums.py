@@ -206,6 +206,11 @@ def _in_pairs(tracer: "Tracer", done: Done) -> Traced | None:
     return pairs.moved(lambda numbers: numbers.squeeze(-1)) if gone else pairs
 
 
+def _without_features(traced: Traced, ndim: int) -> Traced:
+    regions, numbers = merged_along(traced.regions, traced.numbers, [traced.numbers.ndim - 1])
+    return Traced(regions, aligned(numbers, ndim))
+
+
 def attend(tracer: "Tracer", done: Done) -> Traced | None:
     """Return what the output of an attention is made of: the tokens that its queries are."""
     tracer.epoch += 1
@@ -213,9 +218,8 @@ def attend(tracer: "Tracer", done: Done) -> Traced | None:
     traced, ndim = tracer.get(done.first), done.result.ndim
     if traced is None or traced.other is not None:
         return None
-    regions, numbers = merged_along(traced.regions, traced.numbers, [traced.numbers.ndim - 1])
-    numbers = aligned(numbers, ndim)
-    return Traced(regions, numbers) if fits(numbers.shape, done.result.shape) else None
+    of = traced.once(("attend", ndim), lambda: _without_features(traced, ndim))
+    return of if fits(of.numbers.shape, done.result.shape) else None
 
 
 _POWERS = frozenset(functions("pow float_power"))

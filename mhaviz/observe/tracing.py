@@ -27,7 +27,7 @@ from mhaviz.observe.places import Sequences
 from mhaviz.observe.readable import is_readable, version_of
 from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_of_axes
 from mhaviz.observe.region_masks import MASKS
-from mhaviz.observe.region_moves import MOVES, is_slim, transpose
+from mhaviz.observe.region_moves import MOVES, is_slim, once, transpose
 from mhaviz.observe.region_numbers import fits, full, none_of, short
 from mhaviz.observe.region_sums import LOSES, SUMS, attend, keep, left_of
 from mhaviz.observe.region_writes import WRITERS, are_apart_in_memory, seen_through, written
@@ -392,11 +392,9 @@ class Tracer:
         traced = self.get(done.first)
         if traced is None:
             return
-        dim = done.named("dim", 0)
-        slim = is_slim(traced, done.first.shape, dim)
-        parts = [list(done.func(full(one, done.first.shape, slim), *done.args[1:])) for one in traced.all_numbers]
-        for x, *numbers in zip(copy(done.result), *parts, strict=False):  # the program has yet to take from an iterator
-            self.set(x, Traced(traced.regions, *(short(one) for one in numbers)))
+        parts = once(traced, done, lambda: _parts(traced, done))
+        for x, part in zip(copy(done.result), parts, strict=False):  # the program has yet to take from an iterator
+            self.set(x, part)
 
     def _renew(self, x: Tensor) -> None:
         """Note that the last write into a tensor is the one that is followed now."""
@@ -427,6 +425,13 @@ class Tracer:
             self.set(one, Traced(NOTHING, none_of(one)))  # should what follows fail
             if traced is not None and one.dtype == x.dtype and (seen := seen_through(one, before, x, traced)):
                 self.set(one, seen)
+
+
+def _parts(traced: Traced, done: Done) -> list[Traced]:
+    """Return what each of several parts of a tensor is made of."""
+    slim = is_slim(traced, done.first.shape, done.named("dim", 0))
+    several = [done.func(full(one, done.first.shape, slim), *done.args[1:]) for one in traced.all_numbers]
+    return [Traced(traced.regions, *map(short, numbers)) for numbers in zip(*several, strict=True)]
 
 
 def _are_features(x: Tensor) -> bool:

@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
 from mhaviz.errors import ArgumentError
+from mhaviz.observe.regions import Traced
 from mhaviz.pages.attention import attention_page
 
 IDS, OTHERS = torch.tensor([[1, 5, 3, 4]]), torch.tensor([[9, 8, 7, 6]])
@@ -319,3 +320,35 @@ def test_what_a_function_computes_again_is_called_calls(run):
     with mhaviz.record() as recording:
         nn.Sequential(Attention(), Attention())(torch.randn(1, 6, 8))
     assert "numbered" not in recording.attention.source.remark
+
+
+class SplitHeads(nn.Module):
+    """A layer with a residual connection, of two heads that are split off as GPT-2 splits its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = (part.view(*x.shape[:2], 2, 4).transpose(1, 2) for part in self.qkv(x).split(8, dim=-1))
+        return x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape))
+
+
+def test_layers_that_are_alike_move_their_numbers_once(monkeypatch):
+    moved = []
+
+    def count(traced, move, original=Traced.moved):
+        moved.append(traced)
+        return original(traced, move)
+
+    monkeypatch.setattr(Traced, "moved", count)
+    counts = []
+    for n_layers in (2, 8):
+        net = nn.Sequential(nn.Embedding(10, 8), *(SplitHeads() for _ in range(n_layers)))
+        with mhaviz.record(net) as recording:
+            net(IDS)
+        assert len(recording.attention.maps) == n_layers
+        assert all(m.columns.tokens.texts == ("0", "1", "2", "3") for m in recording.attention.maps)
+        counts.append(len(moved))
+        moved.clear()
+    assert 0 < counts[0] == counts[1]
