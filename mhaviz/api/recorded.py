@@ -9,7 +9,8 @@ from mhaviz.analyses.recorded_maps import RecordedMaps
 from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.errors import parameter
 from mhaviz.observe.log import Log
-from mhaviz.observe.sites import ObservedSite, Sites
+from mhaviz.observe.observed_site import ObservedSite
+from mhaviz.observe.sites import Sites
 
 BEFORE_DROPOUT = "some weights are those before dropout"
 """Remark on a program in training, whose weights are drawn as they would be in inference."""

@@ -18,7 +18,7 @@ from mhaviz.api.recorded_tokens import TokenNames, rows_of
 from mhaviz.errors import ArgumentError, MhavizError, counted, parameter
 from mhaviz.inputs.tokens import KIND_NAMES, Kind, Tokens
 from mhaviz.numbering import listed_numbers
-from mhaviz.observe.sites import ObservedSite
+from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.head_statistics import HeadStatistics
 from mhaviz.results.relevance import Relevance

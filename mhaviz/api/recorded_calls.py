@@ -21,7 +21,7 @@ from mhaviz.inputs.tokens import OF_ONE_TEXT, Kind
 from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import ObservedSite
+from mhaviz.observe.observed_site import ObservedSite
 
 
 class RecordedCalls:

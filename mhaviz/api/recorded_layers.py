@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from mhaviz.observe.sites import ObservedSite, Sites
+from mhaviz.observe.observed_site import ObservedSite
+from mhaviz.observe.sites import Sites
 
 
 def layers_of(sites: Sites) -> dict[int, int]:

@@ -13,9 +13,11 @@ from mhaviz.attention.padding import Padding, padding_of
 from mhaviz.inputs.tokens import OF_ONE_TEXT
 from mhaviz.numbering import listed_runs
 from mhaviz.observe.compared import Compared
+from mhaviz.observe.joined_sites import share_queries
 from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.observe.places import Part
-from mhaviz.observe.sites import MOST_AT_A_LINE, ObservedSite, share_queries
+from mhaviz.observe.sites import MOST_AT_A_LINE
 
 
 class RecordedMasks:

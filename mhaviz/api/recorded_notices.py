@@ -8,7 +8,7 @@ from mhaviz.api.recording_options import RecordingOptions
 from mhaviz.errors import counted, parameter
 from mhaviz.numbering import listed_numbers, listed_runs
 from mhaviz.observe.mode import Observer
-from mhaviz.observe.sites import ObservedSite
+from mhaviz.observe.observed_site import ObservedSite
 
 
 class RecordedNotices:

@@ -24,7 +24,7 @@ from mhaviz.observe.gradients import (
     require_attention_alone,
 )
 from mhaviz.observe.observed import ObservedCall, example
-from mhaviz.observe.sites import ObservedSite
+from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.results.attention import Attention, AttentionMap
 from mhaviz.results.relevance import Explained, Relevance
 

@@ -10,7 +10,7 @@ from mhaviz.attention.pooled_map import Pooling
 from mhaviz.errors import ArgumentError, parameter, quoted
 from mhaviz.numbering import Numbers
 from mhaviz.observe.modules import Place
-from mhaviz.observe.sites import ObservedSite
+from mhaviz.observe.observed_site import ObservedSite
 
 _RUN = re.compile(r"(\d{1,18})(-(\d{1,18})?)?")
 _LAST = "last"

@@ -25,8 +25,8 @@ from mhaviz.observe.handlers import one_line
 from mhaviz.observe.log import Log
 from mhaviz.observe.mode import Observer
 from mhaviz.observe.observed import ObservedCall
+from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.observe.sampled_passes import SampledPasses
-from mhaviz.observe.sites import ObservedSite
 from mhaviz.pages.health import collapse_lines
 from mhaviz.pages.labels import visible
 from mhaviz.results.health import NUMBERS, Collapse, Health, LayerHealth
