@@ -397,8 +397,14 @@ class Observer:
             self.log.miss(f"{place.name}: not shown, {one_line(error)}")
 
     def _with_places(self, observed: ObservedCall) -> ObservedCall:
-        """Return the call with the tokens that its queries and keys are."""
+        """Return the call with the tokens that its queries and keys are.
+
+        Raises:
+            MhavizError: it is not known whether these are windows of one text or texts of a batch.
+        """
         places = self._places.of(observed.sides)
+        if observed.order.may_be_windows and (places[1] is None or not places[1].are_of_examples):
+            raise MhavizError(OWN_KEYS)
         tokens = replace(observed.order.tokens, places=places)
         return replace(observed, order=replace(observed.order, tokens=tokens))
 

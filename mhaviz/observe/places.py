@@ -194,6 +194,17 @@ class Places:
         )
 
     @cached_property
+    def are_of_examples(self) -> bool:
+        """Whether the entries of the batch are known to be examples, each of which was read in more than one look-up.
+
+        A window of one text has tokens of one look-up.
+        """
+        examples = [{*row.tolist()} for row in self.example]
+        are_apart = all(len(of) == 1 for of in examples) and len(set().union(*examples)) == len(examples)
+        are_steps = all(len({*row.tolist()}) == len(row) for row in self.source)
+        return bool(self.is_named.all()) and are_apart and are_steps and len(self.sources) > 1
+
+    @cached_property
     def position(self) -> Numbers:
         """Place of each row in its sequence; UNKNOWN: not known."""
         return np.where(self.is_known, self.place + _by_source(self.source, self.begins, 0), UNKNOWN)
@@ -387,18 +398,18 @@ def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Plac
     tell = [side.along_first() for side in found if side is not None]
     along_first = {source for side in tell for source in side if all(other.get(source, True) for other in tell)}
     if found[0] is not None and found[1] is not None:
-        _join_read(found[0], found[1], sequences)
-    joined = {} if found[0] is None else _joined(found[0], sequences)
+        _join_read(found[0], found[1], along_first, sequences)
+    joined = {} if found[0] is None else _joined(found[0], along_first, sequences)
     query, key = (None if side is None else side.places(along_first, sequences, joined) for side in found)
     return query, key
 
 
-def _join_read(query: "_Coordinates", key: "_Coordinates", sequences: Sequences) -> None:
+def _join_read(query: "_Coordinates", key: "_Coordinates", along_first: set[Source], sequences: Sequences) -> None:
     """Note that the tokens of the queries follow all others among the keys, as where a cache holds these.
 
     Where the queries are all of the keys, such as those of a document and a question that were joined, none follow.
     """
-    numbers, places = key.source[0], key.starts[0, :, 2]
+    numbers, places = key.source[0], key.in_order(along_first).place[0]
     sources = [*dict.fromkeys(key.sources[number] for number in numbers.tolist() if number != UNKNOWN)]
     asked = {query.sources[number] for number in np.unique(query.source[0]).tolist() if number != UNKNOWN}
     if len(sources) < 2 or asked != {sources[-1]} or not sequences.may_join(sources[-1]):
@@ -411,10 +422,10 @@ def _join_read(query: "_Coordinates", key: "_Coordinates", sequences: Sequences)
         sequences.join(sources[-1], int(places[new[0]]), tokens, int(new[0] - before[-1]) - 1)
 
 
-def _joined(side: "_Coordinates", sequences: Sequences) -> dict[Source, tuple[Source, int]]:
+def _joined(side: "_Coordinates", along_first: set[Source], sequences: Sequences) -> dict[Source, tuple[Source, int]]:
     """Return where sources begin in the sequence that the program has joined of several, and the first of them; empty:
     it is one sequence, or others stand between its tokens."""
-    numbers, places = side.source[0].tolist(), side.starts[0, :, 2].tolist()
+    numbers, places = side.source[0].tolist(), side.in_order(along_first).place[0].tolist()
     ends: dict[Source, int] = {}
     begins: dict[Source, tuple[Source, int]] = {}
     for row, (number, place) in enumerate(zip(numbers, places, strict=True)):
@@ -428,6 +439,23 @@ def _joined(side: "_Coordinates", sequences: Sequences) -> dict[Source, tuple[So
             begins[first] = next(iter(ends), first), row
         ends[first] = place + at + 1
     return begins if len(begins) > 1 else {}
+
+
+@dataclass(frozen=True, eq=False)
+class _InOrder:
+    """Places of tokens along one side of an attention.
+
+    Attributes:
+        place, example, index, length, along_first: see ``Places``.
+        is_token: (batch_size, length), whether a row is a single token.
+    """
+
+    place: Numbers
+    example: Numbers
+    index: Numbers
+    is_token: NDArray[np.bool_]
+    length: int
+    along_first: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,6 +515,29 @@ class _Coordinates:
         self, along_first: set[Source], sequences: Sequences, joined: dict[Source, tuple[Source, int]]
     ) -> Places:
         """Return the places of single tokens."""
+        order = self.in_order(along_first)
+        begins = []
+        for source in self.sources:
+            first, at = sequences.begins(source)
+            whole, offset = joined.get(first, (first, 0))
+            begins.append((whole, at + offset))
+        return Places(
+            self.sources,
+            np.where(order.is_token, self.source, UNKNOWN),
+            order.example,
+            order.place,
+            order.index,
+            tuple(place for _, place in begins),
+            tuple(first for first, _ in begins),
+            order.length,
+            self.named,
+            self.names,
+            order.along_first,
+        )
+
+    def in_order(self, along_first: set[Source]) -> "_InOrder":
+        """Return the places of tokens in the order in which these stand; ``along_first``: sources along whose first
+        axis they stand."""
         axes, lengths = np.arange(3), self._lengths
         is_first, is_after = axes == self._first[..., None], axes > self._first[..., None]
         is_text = _by_source(self.source, (isinstance(source, SeenTokens) for source in self.sources), False)
@@ -499,26 +550,13 @@ class _Coordinates:
         rest = _flat(starts, lengths, is_after)
         first = np.where(is_first, starts, 0).sum(axis=-1)
         varies = np.array([len(np.unique(entry)) > 1 for entry in np.where(turned, rest, 0)])[:, None]
-        place = np.where(turned & varies, _flat(starts, lengths, is_after | is_first), np.where(turned, first, rest))
-        example = np.where(turned & varies, 0, np.where(turned, rest, first))
-        at_first = np.where(is_first, starts, 0).sum(axis=-1)
-        index = np.where(self._first == 2, 0, at_first), np.where(self._first == 2, at_first, rest)
-        begins = []
-        for source in self.sources:
-            first, at = sequences.begins(source)
-            whole, offset = joined.get(first, (first, 0))
-            begins.append((whole, at + offset))
-        return Places(
-            self.sources,
-            np.where(is_token, self.source, UNKNOWN),
-            example,
-            place,
+        index = np.where(self._first == 2, 0, first), np.where(self._first == 2, first, rest)
+        return _InOrder(
+            np.where(turned & varies, _flat(starts, lengths, is_after | is_first), np.where(turned, first, rest)),
+            np.where(turned & varies, 0, np.where(turned, rest, first)),
             np.stack(index, axis=-1),
-            tuple(place for _, place in begins),
-            tuple(first for first, _ in begins),
+            is_token,
             self._length(turned, bool(varies[0, 0]), bool(is_split.any())),
-            self.named,
-            self.names,
             bool((turned & ~varies & (self._first < 2)).any()),
         )
 

@@ -123,7 +123,9 @@ def _reshape(tracer: "Tracer", done: Done) -> Traced | None:
     traced = tracer.get(x)
     if traced is None or not x.numel():
         return None
-    return traced.once(("reshape", x.shape, shape), lambda: traced.moved(lambda one: regrouped(one, x.shape, shape)))
+    return traced.once(
+        ("reshape", x.shape, shape), lambda: traced.moved(lambda one: short(regrouped(one, x.shape, shape)))
+    )
 
 
 def transpose(tracer: "Tracer", done: Done) -> Traced | None:
