@@ -10,13 +10,15 @@ An attention is observed in one of two ways:
 
 Other modules keep track of the program's tensors: ``tracing`` of which token each number is of, ``layouts`` of where
 each axis comes from, ``descent`` of which tensors are fixed. From these, ``order`` finds the axes of heads, queries and
-keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass, and
-``log`` keeps what is not drawn.
+keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass: it asks
+``decoder_steps`` which runs go on with a pass, and ``joined_sites`` which are heads or queries of one attention. ``log``
+keeps what is not drawn.
 
 ``sampled_passes`` observes every Nth forward pass alone, for trainings that are watched.
 
 For a wrong name of a token, read ``tracing``, the rule of the function in ``region_moves`` or ``region_sums``, and
-``places``. For a wrong axis of heads, read the rule in ``axis_rules``, and ``order``.
+``places``. For a wrong axis of heads, read the rule in ``axis_rules``, and ``order``. For a wrong pass or layer, read
+``decoder_steps`` and ``joined_sites``.
 
 The second way, step by step, for ``A = softmax(Q @ K.mT * c, -1); out = A @ V``:
 
