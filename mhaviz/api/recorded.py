@@ -113,6 +113,14 @@ class Recorded:
         self.owner = object()
         self.ungraded: dict[tuple[int, int], str] = {}
 
+    def heads_of(self, site: ObservedSite) -> tuple[int, ...]:
+        """Return the numbers of the heads of an attention; empty: none was taken.
+
+        That a module is one head of a list is known once another of them has run.
+        """
+        taken = self.heads.get(site.number, ())
+        return tuple(site.heads) if taken and site.heads_of else taken
+
     def is_left_out(self, number: int) -> bool:
         """Return whether an attention is not drawn, whatever else is known of it."""
         return number in self.log.left_out

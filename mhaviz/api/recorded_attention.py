@@ -70,7 +70,7 @@ class RecordedAttention:
         for number, pass_number, one, _, _, m in found:
             layer, site = layers[number], self._sites.all[number]
             is_unplaced = pass_number in site.unplaced
-            kind: Kind = "other" if site.is_block or is_unplaced else _kind_of(m, site.kind)
+            kind: Kind = "other" if site.is_block or is_unplaced else _kind_of(m, site.kind_in(pass_number))
             queries, keys = named((m.rows.tokens, m.columns.tokens), kind, names_of)
             if kind != "masked":  # a causal mask orders tokens, not examples of a batch or constants
                 own, others = zip(site.last.tokens.may_be_batch, site.may_be_fixed, strict=True)
@@ -90,6 +90,7 @@ class RecordedAttention:
                     columns=replace(m.columns, tokens=keys),
                     kind=kind,
                     layer=layer,
+                    heads=self._recorded.heads_of(site) if site.heads_of else m.heads,
                     module=(site.joins or site).full_name,
                     sentence=one if has_examples else None,
                     pass_number=pass_number if has_passes or not self._options.passes.is_first else None,
@@ -207,8 +208,8 @@ class RecordedAttention:
     def _source(self, *remarks: str, which: Iterable[str] = ()) -> Source:
         shown: dict[int, set[int]] = {}
         for site in self._recorded.shown:
-            if site.number in self._recorded.heads:
-                shown.setdefault(site.layer_of.number, set()).update(self._recorded.heads[site.number])
+            if heads := self._recorded.heads_of(site):
+                shown.setdefault(site.layer_of.number, set()).update(heads)
         outside = [number for number in shown if not self._sites.all[number].is_module]
         if len(outside) > 1:
             why = "what runs outside of modules is counted by its calls, whether these are layers or parts of one"
@@ -240,7 +241,7 @@ class RecordedAttention:
             drawn = {
                 self._sites.all[number].full_name
                 for number in shown
-                if wanted is None or not {*wanted}.isdisjoint(self._recorded.heads[number])
+                if wanted is None or not {*wanted}.isdisjoint(shown[number])
             }
             lacking = [f"more of {name}" if name in drawn else name for name in names[:3]]
             remarks = (*remarks, f"not drawn: {', '.join(lacking)}{', …' * (len(names) > 3)}")

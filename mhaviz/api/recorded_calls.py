@@ -85,7 +85,7 @@ class RecordedCalls:
         heads = tuple(sorted(observed.heads or site.heads)) or tuple(range(n_heads))
         self._recorded.heads[site.number] = heads
         is_unplaced = site.pass_number in site.unplaced
-        kind: Kind = "other" if is_unplaced else site.kind
+        kind: Kind = "other" if is_unplaced else site.kind_in(site.pass_number)
         named = Site(kind, site.order, n_heads, d_key, site.number, site.full_name)
         name = f"{site.full_name}, pass {site.pass_number}"
         padding = self._masks.padding(site, observed)
@@ -97,7 +97,7 @@ class RecordedCalls:
         are_seen = None not in observed.order.tokens.places
         rows = ("row", "row") if (is_unplaced or looks_around) and not are_seen else rows_called(observed)
         # The queries of a masked map are the last keys; a prefix, or tokens of a cache, may come before them.
-        counts = site.kind == "masked" and (site.first_query or not are_seen)
+        counts = site.kind_in(site.pass_number) == "masked" and (site.first_query or not are_seen)
         first = site.k_length - q_length if counts else site.first_query
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:

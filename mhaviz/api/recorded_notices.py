@@ -88,8 +88,8 @@ class RecordedNotices:
         wanted, layers, heads = self._options.heads or (), self._options.layers, dict[int, set[int]]()
         of_site = layers_of(self._sites)
         for site in self._recorded.shown:
-            if site.number in self._recorded.heads and (layers is None or of_site[site.number] in layers):
-                heads.setdefault(site.layer_of.number, set()).update(self._recorded.heads[site.number])
+            if (taken := self._recorded.heads_of(site)) and (layers is None or of_site[site.number] in layers):
+                heads.setdefault(site.layer_of.number, set()).update(taken)
         for number, there in heads.items():
             if lacking := [head for head in wanted if head not in there]:
                 has = f"{self._sites.all[number].full_name}: has {listed_numbers('head', sorted(there))}"

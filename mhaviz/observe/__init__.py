@@ -11,8 +11,8 @@ An attention is observed in one of two ways:
 Other modules keep track of the program's tensors: ``tracing`` of which token each number is of, ``layouts`` of where
 each axis comes from, ``descent`` of which tensors are fixed. From these, ``order`` finds the axes of heads, queries and
 keys, and ``places`` names the tokens of each. ``sites`` tells which attention has run, in which forward pass: it asks
-``decoder_steps`` which runs go on with a pass, and ``joined_sites`` which are heads or queries of one attention. ``log``
-keeps what is not drawn.
+``decoder_steps`` which runs go on with a pass, and ``joined_sites`` which are heads or queries of one attention.
+``log`` keeps what is not drawn.
 
 ``sampled_passes`` observes every Nth forward pass alone, for trainings that are watched.
 

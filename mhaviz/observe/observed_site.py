@@ -20,7 +20,9 @@ class ObservedSite:
         root: see ``Place``.
         repeat: how often an attention of this name runs before it within a forward pass.
         is_module: whether the name is a module's.
-        kind: of its first run; "masked" once steps have joined it.
+        kind: of its first run, or of the first that has more than one key; "masked" once steps have joined it.
+        masked: numbers of the passes that are masked, where its kind is self.
+        has_choice: whether a run has had more than one key. Of a single token, self and masked attention are the same.
         order: its place among the attentions of its kind.
         passes: number of passes that it has run in.
         length: number of tokens that its queries have been, in the current pass.
@@ -61,6 +63,8 @@ class ObservedSite:
     is_module: bool
     kind: Kind
     order: int
+    masked: set[int] = field(default_factory=set)
+    has_choice: bool = False
     passes: int = 0
     length: int = 0
     k_length: int = 0
@@ -94,6 +98,10 @@ class ObservedSite:
     def pass_number(self) -> int:
         """Number of the current pass, counted from 0."""
         return self.passes - 1
+
+    def kind_in(self, pass_number: int) -> Kind:
+        """Return the kind of a pass, which may have another mask than the first."""
+        return "masked" if pass_number in self.masked else self.kind
 
     @property
     def next_pass(self) -> int:

@@ -210,9 +210,10 @@ class Sites:
             )
         site.joins = whole_of_heads(beside, observed)
         heads = heads_of_list(self.all, site, observed)
-        for head, one in enumerate([*heads, site] if heads else ()):
-            one.heads, one.heads_of = frozenset({head}), place.name.rpartition(".")[0]
-            if head:
+        for one in (*heads, site) if heads else ():
+            one.heads_of, _, number = one.name.rpartition(".")
+            one.heads = frozenset({int(number)})
+            if one is not heads[0]:
                 one.joins, one.order = heads[0], heads[0].order
         if place.is_module and site.joins is None:
             site.part_of = whole_of_queries(sites, observed)
@@ -224,6 +225,7 @@ class Sites:
         """Note that a pass of an attention begins."""
         was_drawn = self._is_drawn(site)
         site.passes, site.forward = site.next_pass + 1, observed.place.forward
+        self._note_kind(site, observed)
         self._note_other_keys(site, observed, was_drawn)
         _, _, site.length, site.k_length = observed.call.shape
         site.n_step = site.length
@@ -233,6 +235,15 @@ class Sites:
         site.last, site.call = observed.order, observed.place.call
         own, others = site.may_be_fixed
         site.may_be_fixed = own or observed.are_fixed[0] is None, others or observed.are_fixed[1] is None
+
+    def _note_kind(self, site: ObservedSite, observed: ObservedCall) -> None:
+        """Note a pass that is masked where the first was not. That one is not masked, its weights tell."""
+        if site.kind == "self" and site.passes > 1 and kind_of(observed) == "masked":
+            if site.has_choice:
+                site.masked.add(site.pass_number)
+            else:
+                site.kind = "masked"
+        site.has_choice |= observed.call.shape[3] > 1
 
     def _note_other_keys(self, site: ObservedSite, observed: ObservedCall, was_drawn: bool) -> None:
         """Note a pass that begins with more keys than queries, other keys than in the pass before.

@@ -238,3 +238,34 @@ def test_queries_keys_and_values_of_one_tensor_are_of_what_each_was_made_of(is_s
         y = x if is_self else y
         F.scaled_dot_product_attention(*torch.stack([q(x), k(y), k(y)]).unbind())
     assert recording.attention[0].kind == ("self" if is_self else "cross")
+
+
+class Masked(nn.Module):
+    """Attention that sees later tokens only if it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.qkv = nn.Embedding(9, 8), nn.Linear(8, 24)
+
+    def forward(self, ids, is_causal=True):
+        q, k, v = self.qkv(self.embedding(ids)).chunk(3, dim=-1)
+        S = q @ k.mT
+        return (S + torch.full(S.shape[-2:], -torch.inf).triu(1) if is_causal else S).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("lengths", [(1, 2, 3), (2, 3)])
+def test_a_text_that_grows_from_its_first_token_is_masked_in_all_passes(lengths):
+    net = Masked()
+    with mhaviz.record(net, passes="0-") as recording:
+        for n in lengths:
+            net(torch.arange(n)[None])
+    assert [m.kind for m in recording.attention.maps] == ["masked"] * len(lengths)
+
+
+@pytest.mark.parametrize("masks", [(False, True), (True, False), (False, True, False)])
+def test_a_kind_is_that_of_the_mask_of_its_pass(masks):
+    net = Masked()
+    with mhaviz.record(net, passes="0-") as recording:
+        for is_causal in masks:
+            net(torch.arange(4)[None], is_causal)
+    assert [m.kind for m in recording.attention.maps] == ["masked" if is_causal else "self" for is_causal in masks]

@@ -352,3 +352,17 @@ def test_layers_that_are_alike_move_their_numbers_once(monkeypatch):
         counts.append(len(moved))
         moved.clear()
     assert 0 < counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_heads_of_a_list_have_the_numbers_of_their_modules_in_whichever_order_they_run(order):
+    def run(net, x, y):
+        outputs = {number: net.heads[number](x) for number in order}
+        return torch.cat([outputs[number] for number in range(3)], dim=-1)
+
+    net = Program(run, heads=3)
+    with mhaviz.record(net) as recording, torch.no_grad():
+        net(IDS, OTHERS)
+    (m,) = recording.attention.maps
+    assert m.heads == (0, 1, 2)
+    np.testing.assert_allclose(m.weights, torch.cat([head.A for head in net.heads]), rtol=0, atol=CLOSE)
