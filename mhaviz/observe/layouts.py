@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.axes import (
+    Axis,
     Cut,
     Layout,
     Origin,
@@ -115,6 +116,13 @@ class Layouts:
             if isinstance(x, Tensor) and (layout := self.get(one)) is not None:
                 self._layouts.set(x, layout)
 
+    def note_queries(self, features: Sequence[Axis]) -> None:
+        """Note the features of the queries, and of the keys, of the attention that is shown now.
+
+        What it makes goes on with the queries: a decoder that reads a memory does not become a part of it.
+        """
+        self._here.queries = features[0] if len(features) == 2 else ()
+
     def note_product(self, x: Tensor, product: Product) -> None:
         """Note that the result of the call that runs is a product, which its function does not tell."""
         self._here.product = x, product
@@ -146,7 +154,8 @@ class Layouts:
         out = done.result[0] if isinstance(done.result, tuple | list) else done.result
         if _has_axes(out):
             layout = self.of(out)
-            through = through_along(layout.axes[-1]) | {done.attention}
+            queries = self._here.__dict__.pop("queries", ())
+            through = through_along(queries or layout.axes[-1]) | {done.attention}
             features = tuple((origin.replace(through=through), n) for origin, n in layout.axes[-1])
             self._layouts.set(out, layout.with_axis(-1, features))
 

@@ -388,6 +388,7 @@ class Observer:
                 observed = self._with_places(arranged(place))
                 run = self._recurrence.run(tensors)
                 observed = replace(observed, are_fixed=sides.are_fixed, place=place, run=run)
+                self._axes.note_queries(observed.order.tokens.features)
                 self.here.attention = self._on_observed(observed)
         except VisitorError:
             raise
