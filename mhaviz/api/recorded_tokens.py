@@ -155,7 +155,8 @@ class TokenNames:
         unknown: set[Source],
         called: str,
     ) -> Tokens:
-        position = np.where(places.is_named[entry] & is_shown, places.position[entry], UNKNOWN)
+        is_named = places.is_named[entry] & places.is_of_text[entry] & is_shown
+        position = np.where(is_named, places.position[entry], UNKNOWN)
         is_read = any(map(is_looked_up, places.sources))
         has_words = len(np.unique(places.source[entry])) == 1 if tokens.ids else not is_read
         is_whole = len(position) >= places.length and unknown.isdisjoint(places.sequences) and has_words

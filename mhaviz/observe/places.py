@@ -174,6 +174,11 @@ class Places:
         return np.asarray(self.is_known & _by_source(self.source, in_order, False))
 
     @cached_property
+    def is_of_text(self) -> NDArray[np.bool_]:
+        """Whether each row is of a source other than an image, in which places are no positions."""
+        return np.asarray(_by_source(self.source, (isinstance(one, SeenTokens) for one in self.sources), False))
+
+    @cached_property
     def are_placed(self) -> bool:
         """Whether all rows are known tokens of a sequence in which the program has put them behind others."""
         return self.are_whole and any(
