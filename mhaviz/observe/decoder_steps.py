@@ -27,12 +27,12 @@ from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.observe.visible_keys import end_of_filled, is_same_mask, sees_no_later, visible_of, without_unfilled
 
 
-@dataclass
+@dataclass(frozen=True)
 class StepOfPass:
     """The last step that a forward pass has taken.
 
     Attributes:
-        queries: number of its queries, and where they begin; None: it was no step.
+        queries: number of its queries, and where they begin; None: the pass has taken none.
         moved: see ``ObservedSite``.
     """
 

@@ -189,16 +189,26 @@ class unseen:  # noqa: N801 - a context manager; of a generator, it would take t
     """Compute without gradients, seen by no recording and by no mode of the program's own."""
 
     def __enter__(self) -> None:
-        self._has_gradients, self._hidden = torch.is_grad_enabled(), below_modes()
-        torch._C._set_grad_enabled(False)
         self._functions = torch._C.DisableTorchFunction()
-        self._functions.__enter__()
-        self._hidden.__enter__()
+        self._functions.__enter__()  # first, as a mode would see that gradients are turned off
+        self._has_gradients = torch.is_grad_enabled()
+        try:
+            torch._C._set_grad_enabled(False)
+            self._hidden = below_modes()
+            self._hidden.__enter__()
+        except BaseException:
+            self._restore()
+            raise
 
     def __exit__(self, *error: Any) -> None:
-        self._hidden.__exit__(*error)
-        self._functions.__exit__(*error)
+        try:
+            self._hidden.__exit__(*error)
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
         torch._C._set_grad_enabled(self._has_gradients)
+        self._functions.__exit__(None, None, None)
 
 
 def one_line(error: Exception, at_most: int = 200) -> str:

@@ -12,10 +12,8 @@ from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.observe.order import SOME_EXAMPLES
 
-Sites = Sequence[ObservedSite]
 
-
-def whole_of_heads(before: Sites, observed: ObservedCall) -> ObservedSite | None:
+def whole_of_heads(before: Sequence[ObservedSite], observed: ObservedCall) -> ObservedSite | None:
     """Return the attention whose other heads a run is of; None: no such is known.
 
     ``before``: the attentions that have run in the same call of a module.
@@ -27,7 +25,7 @@ def whole_of_heads(before: Sites, observed: ObservedCall) -> ObservedSite | None
     return None if observed.heads & frozenset().union(*there) else first
 
 
-def is_unknown_head(before: Sites, observed: ObservedCall) -> bool:
+def is_unknown_head(before: Sequence[ObservedSite], observed: ObservedCall) -> bool:
     """Return whether a run is of one head, and not known of which, as others are that have run in the same call."""
     order = observed.order
     is_one = observed.call.shape[1] == 1 and not observed.heads
@@ -44,26 +42,26 @@ def may_be_of_list(observed: ObservedCall) -> bool:
     return is_one and place.read is not None and place.name.rpartition(".")[2].isdigit()
 
 
-def heads_of_list(sites: Sites, site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
+def heads_of_list(sites: Sequence[ObservedSite], site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
     """Return the heads of one attention, each of a module in a list, that a run is another head of; empty: it is none.
 
     They read the same tensor. Layers read what other layers have made, and the softmaxes of one module are no heads of
     a list.
     """
     place, lengths = observed.place, observed.call.shape[2:]
-    if site.read is None or place.read is None:
+    if site.read is None:
         return []
-    parent, read = place.name.rpartition(".")[0], place.read[0]()
+    parent, (read, version) = place.name.rpartition(".")[0], (site.read[0](), site.read[1])
     return [
         one
         for one in sites
         if (one.root, one.forward, one.name.rpartition(".")[0]) == (place.root, place.forward, parent)
-        if one.read is not None and one.read[0]() is read and one.read[1] == place.read[1]
+        if one.read is not None and one.read[0]() is read and one.read[1] == version
         if one.name != site.name and one.repeat == site.repeat and (one.length, one.k_length) == lengths
     ]
 
 
-def whole_of_queries(before: Sites, observed: ObservedCall) -> ObservedSite | None:
+def whole_of_queries(before: Sequence[ObservedSite], observed: ObservedCall) -> ObservedSite | None:
     """Return the attention whose other queries a run is of; None: no such is known.
 
     They are other tokens of the same sequence, as in a loop over documents. Layers that share a module read the same
@@ -97,7 +95,7 @@ def share_queries(tokens: Compared, others: Compared) -> bool | None:
     return not {*query.places}.isdisjoint(other.places)
 
 
-def blocks_of_queries(before: Sites, site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
+def blocks_of_queries(before: Sequence[ObservedSite], site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
     """Return the attentions of the same call of a module whose queries are others of the same keys, not known which.
 
     They may be blocks of the queries in any order. Queries as long as the module's input are all of them.
@@ -113,7 +111,7 @@ def blocks_of_queries(before: Sites, site: ObservedSite, observed: ObservedCall)
 
 
 def not_told_apart(
-    sites: Sites, before: Sites, site: ObservedSite, observed: ObservedCall
+    sites: Sequence[ObservedSite], before: Sequence[ObservedSite], site: ObservedSite, observed: ObservedCall
 ) -> tuple[list[ObservedSite], str]:
     """Return the attentions from which that of a run cannot be told apart, and why; empty: it can.
 
@@ -134,7 +132,7 @@ _SAME_FEATURES = (
 )
 
 
-def _of_other_examples(sites: Sites, site: ObservedSite, place: Place) -> list[ObservedSite]:
+def _of_other_examples(sites: Sequence[ObservedSite], site: ObservedSite, place: Place) -> list[ObservedSite]:
     """Return those that have run for other examples of the batch."""
     return [
         one
@@ -145,7 +143,7 @@ def _of_other_examples(sites: Sites, site: ObservedSite, place: Place) -> list[O
     ]
 
 
-def _slices(before: Sites, site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
+def _slices(before: Sequence[ObservedSite], site: ObservedSite, observed: ObservedCall) -> list[ObservedSite]:
     """Return those that have other slices of the same queries and keys.
 
     Known heads and queries are told apart, and so are softmaxes of all heads of the same tokens; heads that were chosen

@@ -28,7 +28,7 @@ from mhaviz.observe.compiled import run_uncompiled
 from mhaviz.observe.descent import FixedRows, FixedSides
 from mhaviz.observe.fast_path import beside_fast_path
 from mhaviz.observe.flex import follow_flex, is_flex
-from mhaviz.observe.functions import COPIES, DROPOUTS, is_of_pytorch
+from mhaviz.observe.functions import COPIES, DROPOUTS, is_of_pytorch, writes
 from mhaviz.observe.fused import Fused
 from mhaviz.observe.handlers import Done, Handler, VisitorError, guarded, one_line, safely, unseen
 from mhaviz.observe.inputs import SeenInputs
@@ -398,14 +398,8 @@ class Observer:
             self.log.miss(f"{place.name}: not shown, {one_line(error)}")
 
     def _with_places(self, observed: ObservedCall) -> ObservedCall:
-        """Return the call with the tokens that its queries and keys are.
-
-        Raises:
-            MhavizError: it is not known whether these are windows of one text or texts of a batch.
-        """
+        """Return the call with the tokens that its queries and keys are."""
         places = self._places.of(observed.sides)
-        if observed.order.may_be_windows and (places[1] is None or not places[1].are_of_examples):
-            raise MhavizError(OWN_KEYS)
         tokens = replace(observed.order.tokens, places=places)
         return replace(observed, order=replace(observed.order, tokens=tokens))
 
@@ -451,8 +445,9 @@ _NO_TENSORS = frozenset({torch.Size, int, bool, float, str, torch.device, torch.
 
 _frame, _tracing_state = sys._getframe, torch._C._get_tracing_state  # looked up once, not at each call
 
-_MAY_DO_NOTHING = COPIES | DROPOUTS
-"""Functions that may return their argument as it is, of which there is then nothing new to know."""
+_MAY_DO_NOTHING = frozenset(func for func in COPIES | DROPOUTS if not writes(func))
+"""Functions that may return their argument as it is. Within a module there is then nothing new to know of it. Outside,
+it is known as an input from here on."""
 
 _OPTIMIZERS = f"{Path(torch.optim.__file__).parent}/"
 """Where optimizers call functions, outside of any forward pass. Skipping them halves the time of recorded training."""

@@ -47,8 +47,6 @@ class Order:
             another order than the features; empty: they do not, or not known.
         is_split: whether all heads are known to be factors of the features that queries or keys have.
         is_numbered: whether heads are known to be in the order of the features.
-        may_be_windows: whether each query has keys of its own, and the axes tell not whether these are windows of one
-            text or texts of a batch.
     """
 
     before: tuple[tuple[tuple[int, bool], ...], ...]
@@ -62,7 +60,6 @@ class Order:
     steps: tuple[int, ...] = ()
     is_split: bool = True
     is_numbered: bool = True
-    may_be_windows: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -192,13 +189,15 @@ def order_of(layout: Layout | None, places: Sequence[int], alone: Sequence[int] 
     of_tokens = (origin for axis in before for origin, n in axis if n > 1 and origin not in heads)
     has_queries = places[-2] >= 0 and layout.shape[places[-2]] > 1
     is_lost = not has_queries and any(o.is_lost for o, _ in key) and any(o.given and o.given[0] for o in of_tokens)
+    if is_lost:
+        raise MhavizError(OWN_KEYS)
     factors = tuple(factor for axis in (*before, query) for factor in axis if factor[0] in heads)
     features = origins_of(*layout.scores.summed, all_of=True)
     is_split = origins_of(factors) <= features.union(*(origin.parents for origin in features))
     numbers = _heads_of(layout.scores.summed, n_heads)
     if numbers is None and any(not cut.step for origin, _ in factors for cut in origin.cuts):
         numbers = Cut(0, 0, n_heads, n_heads)
-    return _numbered(replace(order, heads=numbers, is_split=is_split, may_be_windows=is_lost), factors)
+    return _numbered(replace(order, heads=numbers, is_split=is_split), factors)
 
 
 def _numbered(order: Order, heads: Axis) -> Order:

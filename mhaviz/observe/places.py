@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple
@@ -70,7 +70,20 @@ class Sequences:
 
     def __init__(self) -> None:
         self._first: WeakKeyDictionary[Source, tuple[Source, int]] = WeakKeyDictionary()
+        self._axes: WeakKeyDictionary[Source, bool] = WeakKeyDictionary()
         self.n_joined = 0
+
+    def note_axis(self, source: Source, along_first: bool) -> None:
+        """Note whether the tokens of a source stand along its first axis, which the first attention to tell it does."""
+        self._axes.setdefault(source, along_first)
+
+    def knows_axis(self, source: Source) -> bool:
+        """Return whether it is known along which axis of a source its tokens stand."""
+        return source in self._axes
+
+    def is_along_first(self, source: Source) -> bool:
+        """Return whether tokens are known to stand along the first axis of a source."""
+        return self._axes.get(source, False)
 
     def begins(self, source: Source) -> tuple[Source, int]:
         """Return the first source of the sequence that a source belongs to, and the place there of its first token."""
@@ -197,17 +210,6 @@ class Places:
         return bool(self.is_named.all()) and all(
             len({*zip(*(x.tolist() for x in of), strict=True)}) == len(of[0]) for of in entries
         )
-
-    @cached_property
-    def are_of_examples(self) -> bool:
-        """Whether the entries of the batch are known to be examples, each of which was read in more than one look-up.
-
-        A window of one text has tokens of one look-up.
-        """
-        examples = [{*row.tolist()} for row in self.example]
-        are_apart = all(len(of) == 1 for of in examples) and len(set().union(*examples)) == len(examples)
-        are_steps = all(len({*row.tolist()}) == len(row) for row in self.source)
-        return bool(self.is_named.all()) and are_apart and are_steps and len(self.sources) > 1
 
     @cached_property
     def position(self) -> Numbers:
@@ -400,21 +402,39 @@ def _are_alike(side: TokenRegions | None, other: TokenRegions | None) -> bool:
 def read_places(sides: Sides, sequences: Sequences) -> tuple[Places | None, Places | None]:
     """Return which tokens the queries and keys are; None: of a side nothing is known."""
     found = [None if side is None else _coordinates(side) for side in sides]
-    tell = [side.along_first() for side in found if side is not None]
-    along_first = {source for side in tell for source in side if all(other.get(source, True) for other in tell)}
-    if found[0] is not None and found[1] is not None:
-        _join_read(found[0], found[1], along_first, sequences)
-    joined = {} if found[0] is None else _joined(found[0], along_first, sequences)
-    query, key = (None if side is None else side.places(along_first, sequences, joined) for side in found)
+    if found[0] is not None and found[1] is not None and found[0].is_pool_of(found[1]):
+        found[0] = replace(found[0], source=np.full_like(found[0].source, UNKNOWN))
+    along_first = _along_first([side for side in found if side is not None], sequences)
+    orders = [None if side is None else side.in_order(along_first) for side in found]
+    if found[0] is not None and found[1] is not None and orders[1] is not None:
+        _join_read(found[0], found[1], orders[1], sequences)
+    joined = {} if found[0] is None or orders[0] is None else _joined(found[0], orders[0], sequences)
+    query, key = (
+        None if side is None or order is None else side.places(order, sequences, joined)
+        for side, order in zip(found, orders, strict=True)
+    )
     return query, key
 
 
-def _join_read(query: "_Coordinates", key: "_Coordinates", along_first: set[Source], sequences: Sequences) -> None:
+def _along_first(sides: Sequence["_Coordinates"], sequences: Sequences) -> set[Source]:
+    """Return the sources whose tokens stand along the first axis.
+
+    Steps of a decoder tell it by the batch, or not at all; then it is as in the first attention that has told it.
+    """
+    tell = [side.along_first(sequences) for side in sides]
+    found = {source: all(side.get(source, True) for side in tell) for side in tell for source in side}
+    for source, is_first in found.items():
+        sequences.note_axis(source, is_first)
+    every = {source for side in sides for source in side.sources}
+    return {source for source in every if found.get(source, sequences.is_along_first(source))}
+
+
+def _join_read(query: "_Coordinates", key: "_Coordinates", order: "_InOrder", sequences: Sequences) -> None:
     """Note that the tokens of the queries follow all others among the keys, as where a cache holds these.
 
     Where the queries are all of the keys, such as those of a document and a question that were joined, none follow.
     """
-    numbers, places = key.source[0], key.in_order(along_first).place[0]
+    numbers, places = key.source[0], order.place[0]
     sources = [*dict.fromkeys(key.sources[number] for number in numbers.tolist() if number != UNKNOWN)]
     asked = {query.sources[number] for number in np.unique(query.source[0]).tolist() if number != UNKNOWN}
     if len(sources) < 2 or asked != {sources[-1]} or not sequences.may_join(sources[-1]):
@@ -427,10 +447,10 @@ def _join_read(query: "_Coordinates", key: "_Coordinates", along_first: set[Sour
         sequences.join(sources[-1], int(places[new[0]]), tokens, int(new[0] - before[-1]) - 1)
 
 
-def _joined(side: "_Coordinates", along_first: set[Source], sequences: Sequences) -> dict[Source, tuple[Source, int]]:
+def _joined(side: "_Coordinates", order: "_InOrder", sequences: Sequences) -> dict[Source, tuple[Source, int]]:
     """Return where sources begin in the sequence that the program has joined of several, and the first of them; empty:
     it is one sequence, or others stand between its tokens."""
-    numbers, places = side.source[0].tolist(), side.in_order(along_first).place[0].tolist()
+    numbers, places = side.source[0].tolist(), order.place[0].tolist()
     ends: dict[Source, int] = {}
     begins: dict[Source, tuple[Source, int]] = {}
     for row, (number, place) in enumerate(zip(numbers, places, strict=True)):
@@ -492,19 +512,34 @@ class _Coordinates:
         n_axes = (source.n_axes if isinstance(source, SeenTokens) else 3 for source in self.sources)
         return 3 - _by_source(self.source, n_axes, 3)
 
-    def along_first(self) -> dict[Source, bool]:
-        """Return, for sources of which more than one token stands in an entry of the batch, whether tokens stand along
-        its first axis.
+    def is_pool_of(self, key: "_Coordinates") -> bool:
+        """Return whether this is a single query that covers more of an image than any of the keys, as their mean does.
 
-        Otherwise that is the axis of the examples.
+        It is none of the patches.
+        """
+        number = int(self.source[0, 0]) if self.source.shape == (len(self.source), 1) else UNKNOWN
+        if number == UNKNOWN or not isinstance(image := self.sources[number], SeenImage) or image not in key.sources:
+            return False
+        areas = self.sizes.prod(axis=-1), key.sizes.prod(axis=-1)[key.source == key.sources.index(image)]
+        return bool(areas[1].size) and int(areas[0][0, 0]) > int(areas[1].max())
+
+    def along_first(self, sequences: Sequences) -> dict[Source, bool]:
+        """Return, for sources of which more than one token stands in an entry of the batch, whether tokens stand along
+        its first axis. Otherwise that is the axis of the examples.
+
+        Of sources with one token in each entry, it is only asked where the axis is not known by now.
         """
         first = np.take_along_axis(self.starts, self._first[..., None], axis=-1)[..., 0]
         rest = _flat(self.starts, self._lengths, np.arange(3) > self._first[..., None])
         every = _flat(self.starts, self._lengths, np.arange(3) >= self._first[..., None])
         found: dict[Source, bool] = {}
-        for number, source in enumerate(self.sources) if len(self.sources) < _MOST_SOURCES else ():
+        counts = [np.bincount(of[of >= 0], minlength=len(self.sources)) for of in self.source]
+        most = np.max(counts, axis=0).tolist()
+        for number, (source, n_rows) in enumerate(zip(self.sources, most, strict=True)):
+            is_single = isinstance(source, SeenTokens) and source.sizes == (1, 1, 1)
+            if is_single or (n_rows == 1 and sequences.knows_axis(source)):
+                continue
             entries = [of == number for of in self.source]
-            n_rows = max(int(of.sum()) for of in entries)
             if isinstance(source, SeenTokens) and n_rows == 1 < len(entries) and source.n_axes > 1:
                 found[source] = _are_examples_last(first, every, entries)
             if not isinstance(source, SeenTokens) or n_rows < 2 - (source.n_axes == 1):
@@ -516,11 +551,8 @@ class _Coordinates:
             found[source] = varies and (are_alone or are_all)
         return found
 
-    def places(
-        self, along_first: set[Source], sequences: Sequences, joined: dict[Source, tuple[Source, int]]
-    ) -> Places:
+    def places(self, order: _InOrder, sequences: Sequences, joined: dict[Source, tuple[Source, int]]) -> Places:
         """Return the places of single tokens."""
-        order = self.in_order(along_first)
         begins = []
         for source in self.sources:
             first, at = sequences.begins(source)
@@ -585,11 +617,6 @@ def _are_examples_last(first: Numbers, every: Numbers, entries: Sequence[NDArray
         (int(one[of][0]), int(place[of][0])) for one, place, of in zip(first, every, entries, strict=True) if of.any()
     ]
     return len(found) > 1 and len({at for at, _ in found}) == 1 and len({place for _, place in found}) == len(found)
-
-
-_MOST_SOURCES = 64
-"""Most sources of which it is found whether their tokens stand along the first axis: steps of a decoder have a source
-each, of a single token."""
 
 
 def _flat(starts: Numbers, lengths: Numbers, axes: NDArray[np.bool_]) -> Numbers:

@@ -5,7 +5,7 @@ The function itself moves the numbers of the regions.
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from mhaviz.observe.functions import functions, writes
 from mhaviz.observe.handlers import Done
+from mhaviz.observe.kept_moves import move_of
 from mhaviz.observe.region_numbers import (
     aligned,
     emptied,
@@ -38,8 +39,6 @@ from mhaviz.observe.regions import (
 if TYPE_CHECKING:
     from mhaviz.observe.tracing import Rule, Tracer
 
-T = TypeVar("T")
-
 
 def is_slim(traced: Traced, shape: Sequence[int], dims: Any) -> bool:
     """Return whether regions do not vary along the last axis, and a function along ``dims`` leaves it as it is."""
@@ -61,27 +60,13 @@ def _along(get_dims: Callable[[Done], Any], has_places: bool = False) -> "Rule":
             return None
         slim = is_slim(traced, x.shape, get_dims(done))
         others = [_slimmed(one, x) if slim and has_places else one for one in done.args[1:]]
-        return once(
+        return tracer.moves.once(
             traced,
-            done,
+            move_of(done),
             lambda: traced.moved(lambda one: short(done.func(full(one, x.shape, slim), *others, **done.kwargs))),
         )
 
     return move
-
-
-def once(traced: Traced, done: Done, compute: Callable[[], T]) -> T:
-    """Return what ``compute`` returns, which is kept for the same call of other tensors that are made of the same.
-
-    It is not kept where other arguments are tensors or arrays, which may be written into.
-    """
-    others = (x for x in done.each() if x is not done.first)
-    if not all(x is None or x is Ellipsis or type(x) in _PLAIN for x in others):
-        return compute()
-    return traced.once((done.func, done.first.shape, repr(done.args[1:]), repr(done.kwargs)), compute)
-
-
-_PLAIN = (bool, int, float, str, slice, torch.dtype)
 
 
 def _slimmed(index: Any, x: Tensor) -> Any:
@@ -123,8 +108,8 @@ def _reshape(tracer: "Tracer", done: Done) -> Traced | None:
     traced = tracer.get(x)
     if traced is None or not x.numel():
         return None
-    return traced.once(
-        ("reshape", x.shape, shape), lambda: traced.moved(lambda one: short(regrouped(one, x.shape, shape)))
+    return tracer.moves.once(
+        traced, (_reshape, x.shape, shape), lambda: traced.moved(lambda one: short(regrouped(one, x.shape, shape)))
     )
 
 
@@ -137,7 +122,9 @@ def transpose(tracer: "Tracer", done: Done) -> Traced | None:
     if traced is None or any(one.ndim != x.ndim for one in traced.all_numbers):
         return None
     func = getattr(Tensor, done.func.__name__.rstrip("_"), done.func) if writes(done.func) else done.func
-    return once(traced, done, lambda: traced.moved(lambda numbers: func(numbers, *done.args[1:], **done.kwargs)))
+    return tracer.moves.once(
+        traced, move_of(done), lambda: traced.moved(lambda numbers: func(numbers, *done.args[1:], **done.kwargs))
+    )
 
 
 def _squeeze(tracer: "Tracer", done: Done) -> Traced | None:

@@ -130,6 +130,13 @@ def _rank(source: Source, beside: "frozenset[Source] | None") -> int:
     return MADE if is_of_these else INPUT
 
 
+def are_of_the_same(first: Traced, second: Traced) -> bool:
+    """Return whether two tensors are made of the same regions, whatever the sources are sums of."""
+    x, y = first.numbers, second.numbers
+    is_same = first.regions.rows is second.regions.rows and first.regions.names == second.regions.names
+    return is_same and (x is y or (x.shape == y.shape and torch.equal(x, y)))
+
+
 def sum_of(first: Traced, second: Traced) -> Traced:
     """Return what a sum of two tensors is made of, whose numbers have the same axes.
 
@@ -137,11 +144,9 @@ def sum_of(first: Traced, second: Traced) -> Traced:
     added what was pooled from all. Tokens of one rank, at the same place of their sources, are tokens of the sum of the
     sources, such as words and positions. Which token others are cannot be said; see ``mixture_of``.
     """
-    x, y = first.numbers, second.numbers
-    is_same = first.regions.rows is second.regions.rows and first.regions.names == second.regions.names
-    if is_same and (x is y or (x.shape == y.shape and torch.equal(x, y))):
-        is_either = second.is_moved and first.regions.sources == second.regions.sources
-        return second if is_either else first
+    if are_of_the_same(first, second):
+        return first
+    x = first.numbers
     if first.varying != second.varying:
         first, second = (replace(traced, numbers=short(traced.numbers)) for traced in (first, second))  # such as heads
     if first.varying != second.varying:

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 from mhaviz.observe.functions import MULTIPLIES, functions
 from mhaviz.observe.handlers import Done
 from mhaviz.observe.products import PRODUCTS, Product, product_of
-from mhaviz.observe.region_numbers import aligned, fits, merged_along, none_of, sum_of
+from mhaviz.observe.region_numbers import aligned, are_of_the_same, fits, merged_along, none_of, sum_of
 from mhaviz.observe.regions import IMAGE, NONE, NOTHING, SeenTokens, Traced, are_apart, shared
 
 if TYPE_CHECKING:
@@ -42,7 +42,15 @@ def keep(tracer: "Tracer", done: Done) -> Traced | None:
         return products[0]
     if any(map(_is_map, whole)):
         terms = [traced for traced in terms if IMAGE in traced.ranks or not _may_be_of_map(traced, traced in whole)]
-    return reduce(sum_of, terms)
+    made = reduce(sum_of, terms)
+    # Where all are the same, the next layer moves it as this one has moved a term, and finds these moves.
+    return next((term for term in terms if tracer.moves.holds(term) and _is_alike(term, made)), made)
+
+
+def _is_alike(term: Traced, made: Traced) -> bool:
+    own, regions = term.regions, made.regions
+    is_one = term is made or (own.sources == regions.sources and own.are_pixels == regions.are_pixels)
+    return is_one and term.other is None and made.other is None and are_of_the_same(term, made)
 
 
 def _is_map(traced: Traced) -> bool:
@@ -218,7 +226,7 @@ def attend(tracer: "Tracer", done: Done) -> Traced | None:
     traced, ndim = tracer.get(done.first), done.result.ndim
     if traced is None or traced.other is not None:
         return None
-    of = traced.once(("attend", ndim), lambda: _without_features(traced, ndim))
+    of = tracer.moves.once(traced, (attend, ndim), lambda: _without_features(traced, ndim))
     return of if fits(of.numbers.shape, done.result.shape) else None
 
 

@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
 from mhaviz.observe.readable import version_of
-
-T = TypeVar("T")
 
 NONE = -1
 """Number of what is of no region, such as of zeros. What is made of tokens of different places is of a region of its
@@ -37,9 +34,6 @@ _MOST_TOKENS = 2**22
 
 _MOST_SHARED = 1.25
 """Most that regions that are apart cover together, as a multiple of what they lie in."""
-
-_MOST_MOVES = 16
-"""Moves of the numbers of a tensor that are kept."""
 
 AXES = FRAME, TOP, LEFT
 
@@ -167,24 +161,6 @@ class Traced:
     regions: Regions
     numbers: Tensor
     other: Tensor | None = None
-    _moves: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False)
-
-    def once(self, move: tuple[object, ...], compute: Callable[[], T]) -> T:
-        """Return what ``compute`` returns, which is kept for the same move of these numbers.
-
-        Layers that are alike move the same numbers in the same ways.
-        """
-        if (made := self._moves.get(move)) is not None:
-            return made  # type: ignore[no-any-return]
-        made = compute()
-        if len(self._moves) < _MOST_MOVES:
-            self._moves[move] = made
-        return made
-
-    @property
-    def is_moved(self) -> bool:
-        """Whether some moves of it are kept."""
-        return bool(self._moves)
 
     @property
     def all_numbers(self) -> tuple[Tensor, ...]:

@@ -275,7 +275,7 @@ class Sites:
     def _note_blocks(self, site: ObservedSite, others: Sequence[ObservedSite]) -> None:
         for one in (*others, site) if others else ():
             one.is_block = True
-        if site.is_block and self._is_drawn(site):
+        if others and self._is_drawn(site):
             self._log.miss(
                 f"{site.name}: runs several times with the same keys, as for blocks of its queries; it is not known "
                 f"which tokens its queries are, and they are called rows"

@@ -22,12 +22,13 @@ from mhaviz.observe.flex import is_flex
 from mhaviz.observe.functions import COPIES, functions, keeps_places, writes
 from mhaviz.observe.handlers import Done, each_of, unseen
 from mhaviz.observe.inputs import SeenInputs
+from mhaviz.observe.kept_moves import KeptMoves, move_of
 from mhaviz.observe.marks import MarksByMemory
 from mhaviz.observe.places import Sequences
 from mhaviz.observe.readable import is_readable, version_of
 from mhaviz.observe.region_cells import CELLS, Unread, axes_of_images, numbers_of_axes
 from mhaviz.observe.region_masks import MASKS
-from mhaviz.observe.region_moves import MOVES, is_slim, once, transpose
+from mhaviz.observe.region_moves import MOVES, is_slim, transpose
 from mhaviz.observe.region_numbers import fits, full, none_of, short
 from mhaviz.observe.region_sums import LOSES, SUMS, attend, keep, left_of
 from mhaviz.observe.region_writes import WRITERS, are_apart_in_memory, seen_through, written
@@ -105,7 +106,7 @@ class Tracer:
 
     def __init__(self, fixed: FixedRows, inputs: SeenInputs, is_made: Callable[[Tensor], bool]) -> None:
         self._traced, self._fixed, self._inputs, self.is_made = MarksByMemory[_Mark](), fixed, inputs, is_made
-        self.sequences, self.epoch = Sequences(), 0
+        self.sequences, self.epoch, self.moves = Sequences(), 0, KeptMoves()
         self._texts, self._reading = deque[_Text](maxlen=_MOST_TEXTS), threading.Lock()
 
     def parameter_of(self, x: Tensor) -> str:
@@ -392,7 +393,7 @@ class Tracer:
         traced = self.get(done.first)
         if traced is None:
             return
-        parts = once(traced, done, lambda: _parts(traced, done))
+        parts = self.moves.once(traced, move_of(done), lambda: _parts(traced, done))
         for x, part in zip(copy(done.result), parts, strict=False):  # the program has yet to take from an iterator
             self.set(x, part)
 

@@ -71,15 +71,28 @@ class Decoder(nn.Module):
         return self.out(x)
 
 
-@pytest.mark.parametrize("chunks", [(4,), (4, 1, 1, 1), (1, 1, 1), (3, 2, 1)], ids=str)
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
-@pytest.mark.parametrize("attend", [by_bmm, by_einsum, by_sdpa])
-def test_tokens_have_their_places_in_every_step(attend, batch_size, chunks):
+def recorded(attend, batch_size, chunks):
+    """The program and its recording; it reads so many tokens at a time."""
     torch.manual_seed(0)
     net, g = Decoder(attend), torch.Generator().manual_seed(1)
     with mhaviz.record(net, examples="all") as recording, torch.no_grad():
         for n in chunks:
             net(torch.randint(N_IDS, (n, batch_size), generator=g))
+    return net, recording
+
+
+@pytest.mark.parametrize(
+    ("chunks", "batch_size"),
+    [
+        *itertools.product([(4,), (4, 1, 1, 1), (3, 2, 1)], [1, 2, 3]),
+        ((1, 1, 1), 1),
+        pytest.param((4, *[1] * 70), 3, id="long", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("attend", [by_bmm, by_einsum, by_sdpa])
+def test_tokens_have_their_places_in_every_step(attend, batch_size, chunks):
+    net, recording = recorded(attend, batch_size, chunks)
     n, names = sum(chunks), [str(place) for place in range(sum(chunks))]
     ends = [*itertools.accumulate(chunks)]
     maps = recording.attention.maps
@@ -90,3 +103,11 @@ def test_tokens_have_their_places_in_every_step(attend, batch_size, chunks):
         for begin, end, A in zip([0, *ends], ends, net.layers[m.layer].weights, strict=False):
             expected[:, begin:end, :end] = A[m.sentence or 0]
         np.testing.assert_allclose(m.weights, expected, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("attend", [by_bmm, by_einsum, by_sdpa])
+def test_single_tokens_of_texts_are_not_told_from_tokens_of_one_text(attend):
+    """Each of which attends to its own place in the texts before, as in strided attention."""
+    _, recording = recorded(attend, 2, (1, 1, 1))
+    assert {m.weights.shape for m in recording.attention.maps} == {(H, 1, 1)}
+    assert any("windows of one text or texts of a batch" in line for line in recording.missed)
