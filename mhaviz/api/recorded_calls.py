@@ -117,8 +117,8 @@ class RecordedCalls:
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             there = observed.order.tokens.places
             if not site.first_query or (there[0] is not None and there[0].are_placed):
-                queries = queries if rows[0] else self._names.at_places(queries, 0, there, places)
-                keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, rows[0])
+                queries = queries if rows[0] else self._names.at_places(queries, 0, there, places, k_length)
+                keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, k_length, rows[0])
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(named, of.call, heads, queries, keys, of.output, padding=of_places)
 

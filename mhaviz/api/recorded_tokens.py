@@ -118,6 +118,7 @@ class TokenNames:
         which: int,
         places: tuple[Places | None, Places | None],
         entries: Sequence[int],
+        k_length: int,
         called: str = "",
     ) -> tuple[Tokens, ...]:
         """Name tokens of some entries of the batch by their places in what the program has read, if these are known.
@@ -131,6 +132,7 @@ class TokenNames:
             which: 0 for queries, 1 for keys.
             places: of queries and keys.
             entries: the entries.
+            k_length: number of keys that are drawn, the first of those whose places are told.
             called: what the queries are called, such as "fixed"; "": they are tokens.
         """
         own, queries = places[which], places[0]
@@ -142,7 +144,7 @@ class TokenNames:
             examples = {} if queries is None else queries.examples(queries.entry_of(entry))
             fits = len(tokens) == own.source.shape[1] and not tokens.images
             is_shown = own.is_of(of, examples) & own.is_in(of, None if queries is None else queries.main_sequence)
-            unknown = set() if places[1] is None else places[1].follows_unknown(places[1].entry_of(entry))
+            unknown = set() if places[1] is None else places[1].follows_unknown(places[1].entry_of(entry), k_length)
             made.append(self._at_places(tokens, own, of, is_shown, unknown, called) if fits else tokens)
         return tuple(made)
 

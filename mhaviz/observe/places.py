@@ -326,14 +326,23 @@ class Places:
         return np.array([number != UNKNOWN and self.sequences[number] is of for number in numbers.tolist()])
 
     @_kept
-    def follows_unknown(self, entry: int) -> set[Source]:
-        """Return the sequences behind rows of which it is not known which tokens they are, such as those of a cache
-        that was copied unseen. Which tokens theirs are in the whole text is not known either."""
+    def follows_unknown(self, entry: int, n: int) -> set[Source]:
+        """Return the sequences of which it is not known where they begin in the whole text, of the first ``n`` rows.
+
+        They stand behind rows of which it is not known which tokens they are, such as those of a cache that was copied
+        unseen. Or the program has put them among tokens that it has read before, and it is not known how they follow.
+        """
         found, are_unknown = set[Source](), False
-        for number, is_named in zip(self.source[entry].tolist(), self.is_named[entry].tolist(), strict=True):
+        source, are_named = self.source[entry, :n], self.is_named[entry, :n]
+        for number, is_named in zip(source.tolist(), are_named.tolist(), strict=True):
             if number != UNKNOWN and is_named and are_unknown:
                 found.add(self.sequences[number])
             are_unknown |= number != UNKNOWN and not is_named
+        there = np.unique(source[are_named]).tolist()
+        for number in there if len({self.sequences[number] for number in there}) > 1 else ():
+            others = (other for other in there if self.sequences[other] is not self.sequences[number])
+            if any(_is_before(self.sources[other], self.sources[number]) for other in others):
+                found.add(self.sequences[number])
         return found
 
     @_kept
