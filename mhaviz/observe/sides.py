@@ -57,15 +57,28 @@ def sides_of_weights(order: Order, how: Weighing, traced: Traced | None) -> Side
         if side == key:
             arranged = arranged.transpose(-1, -2)
         found[side] = _of_heads(traced.regions, arranged[..., :1])
-    is_single = traced.other is not None and torch.equal(traced.numbers, traced.other) and not any(along)
-    if is_single and max(shape[query], shape[key]) == 1:
-        arranged = order.arrange(how.as_weights(traced.numbers.expand([*shape[:key], 1, *shape[key + 1 :]])))
-        found[query] = found[key] = _of_heads(traced.regions, arranged)  # such as the first token of a text
+    if traced.other is not None and not any(along) and max(shape[query], shape[key]) == 1:
+        found = _of_one_token(order, how, traced)
     for side in (query, key):
         if side >= 0 and side not in found:  # its rows do not tell which tokens they are
             numbers = torch.full((1, shape[side]), NONE, dtype=torch.int32, device=traced.numbers.device)
             found[side] = TokenRegions(traced.regions, numbers)
     return found.get(query), found.get(key)
+
+
+def _of_one_token(order: Order, how: Weighing, traced: Traced) -> dict[int, TokenRegions | None]:
+    """Return what a single query and a single key are, along their axes; empty: it is not known which is which."""
+    shape, (*_, query, key) = how.weights.shape, how.places
+    which = 1  # factor of the scores that the key is in, if that matters
+    if traced.other is not None and not torch.equal(traced.numbers, traced.other):
+        if order.scores is None or len(order.scores[1]) > 1:
+            return {}
+        (which,) = order.scores[1]
+    found: dict[int, TokenRegions | None] = {}
+    for side, numbers in zip((key, query), (traced.all_numbers[which], traced.all_numbers[1 - which]), strict=True):
+        arranged = order.arrange(how.as_weights(numbers.expand([*shape[:key], 1, *shape[key + 1 :]])))
+        found[side] = _of_heads(traced.regions, arranged)
+    return found
 
 
 def _of_tokens(x: Tensor, traced: Traced | None) -> tuple[Regions, Tensor] | None:
