@@ -22,6 +22,7 @@ from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.observed_site import ObservedSite
+from mhaviz.observe.places import UNKNOWN
 
 
 class RecordedCalls:
@@ -39,6 +40,7 @@ class RecordedCalls:
         self._maps, self._study = recorded.maps, recorded.study
         self._masks = RecordedMasks(recorded)
         self._orders: dict[int, Sequence[int]] = {}  # of the examples in the current pass, by the number of the site
+        self._reach: dict[int, int] = {}  # last position of the queries in the current pass, by the number of the site
         self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._lock = threading.RLock()  # threads wait for one another
 
@@ -100,6 +102,8 @@ class RecordedCalls:
         counts = site.kind_in(site.pass_number) == "masked" and (site.first_query or not are_seen)
         first = site.k_length - q_length if counts else site.first_query
 
+        after = self._note_reach(site, observed)
+
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
                 observed.place.forward,
@@ -117,8 +121,8 @@ class RecordedCalls:
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             there = observed.order.tokens.places
             if not site.first_query or (there[0] is not None and there[0].are_placed):
-                queries = queries if rows[0] else self._names.at_places(queries, 0, there, places, k_length)
-                keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, k_length, rows[0])
+                queries = queries if rows[0] else self._names.at_places(queries, 0, there, places, k_length, after)
+                keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, k_length, after, rows[0])
             of_places = None if padding is None else padding.of_examples(places)
             return SiteCall(named, of.call, heads, queries, keys, of.output, padding=of_places)
 
@@ -152,6 +156,13 @@ class RecordedCalls:
                 self._keep(site, observed, seen_of, name, windows)
         except MhavizError as error:
             self._recorded.not_shown(site, f"{name}: {error}")
+
+    def _note_reach(self, site: ObservedSite, observed: ObservedCall) -> int:
+        """Note how far the queries of a pass reach, and return how far those before did; UNKNOWN: there were none."""
+        before = self._reach.get(site.number, UNKNOWN) if site.first_query else UNKNOWN
+        queries = observed.order.tokens.places[0]
+        self._reach[site.number] = max(before, UNKNOWN if queries is None else queries.reach[1])
+        return before
 
     def _begin(self, site: ObservedSite, observed: ObservedCall, windows: Sequence[Sequence[int]]) -> None:
         """Note a run of a pass that is drawn. A pass that begins takes the place of what was the last one until now."""

@@ -119,6 +119,7 @@ class TokenNames:
         places: tuple[Places | None, Places | None],
         entries: Sequence[int],
         k_length: int,
+        after: int = UNKNOWN,
         called: str = "",
     ) -> tuple[Tokens, ...]:
         """Name tokens of some entries of the batch by their places in what the program has read, if these are known.
@@ -133,6 +134,7 @@ class TokenNames:
             places: of queries and keys.
             entries: the entries.
             k_length: number of keys that are drawn, the first of those whose places are told.
+            after: position that the queries of a step have to be after; otherwise it is not known where they are.
             called: what the queries are called, such as "fixed"; "": they are tokens.
         """
         own, queries = places[which], places[0]
@@ -145,6 +147,8 @@ class TokenNames:
             fits = len(tokens) == own.source.shape[1] and not tokens.images
             is_shown = own.is_of(of, examples) & own.is_in(of, None if queries is None else queries.main_sequence)
             unknown = set() if places[1] is None else places[1].follows_unknown(places[1].entry_of(entry), k_length)
+            if queries is not None and UNKNOWN != queries.reach[0] <= after:
+                unknown = unknown | queries.all_sequences
             made.append(self._at_places(tokens, own, of, is_shown, unknown, called) if fits else tokens)
         return tuple(made)
 

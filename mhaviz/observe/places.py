@@ -332,12 +332,10 @@ class Places:
         They stand behind rows of which it is not known which tokens they are, such as those of a cache that was copied
         unseen. Or the program has put them among tokens that it has read before, and it is not known how they follow.
         """
-        found, are_unknown = set[Source](), False
         source, are_named = self.source[entry, :n], self.is_named[entry, :n]
-        for number, is_named in zip(source.tolist(), are_named.tolist(), strict=True):
-            if number != UNKNOWN and is_named and are_unknown:
-                found.add(self.sequences[number])
-            are_unknown |= number != UNKNOWN and not is_named
+        are_unknown = (source != UNKNOWN) & ~are_named
+        first = int(are_unknown.argmax()) if are_unknown.any() else n
+        found = {self.sequences[number] for number in np.unique(source[first:][are_named[first:]])}
         there = np.unique(source[are_named]).tolist()
         for number in there if len({self.sequences[number] for number in there}) > 1 else ():
             others = (other for other in there if self.sequences[other] is not self.sequences[number])
@@ -353,6 +351,12 @@ class Places:
             if number != UNKNOWN:
                 found.setdefault(self.sources[number], example)
         return found
+
+    @cached_property
+    def reach(self) -> tuple[int, int]:
+        """The first and the last position of rows whose place is known; UNKNOWN: of none."""
+        known = self.position[self.is_named & self.is_of_text]
+        return (int(known.min()), int(known.max())) if known.size else (UNKNOWN, UNKNOWN)
 
     @_kept
     def is_same_as(self, key: "Places") -> bool | None:

@@ -273,8 +273,14 @@ class Tracer:
         return isinstance(self._noted(x), Unread)
 
     def may_follow(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Return whether a call may move or make rows of tokens."""
-        return bool(kwargs) or func in _RULES or self._traced.may_hold(args) or not self._fixed.is_within()
+        """Return whether a call may move or make rows of tokens.
+
+        In inference mode no view tells its base. What a module makes is noted there, so that what is written through a
+        view is found by its memory.
+        """
+        if bool(kwargs) or func in _RULES or self._traced.may_hold(args) or not self._fixed.is_within():
+            return True
+        return func in MAKERS and torch.is_inference_mode_enabled()
 
     def follow(self, done: Done) -> None:
         """Note what the results of a call are made of."""
