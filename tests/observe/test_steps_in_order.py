@@ -1,0 +1,129 @@
+"""Steps of decoders whose tokens are told by little: they have their places, or are rows, but never those of others."""
+
+import pytest
+import torch
+from torch import nn
+
+import mhaviz
+
+D, H, N_IDS, WINDOW = 8, 2, 23, 5
+
+
+def heads(x):
+    return x.view(*x.shape[:2], H, -1).transpose(1, 2)
+
+
+class Decoder(nn.Module):
+    """One layer; ``forward`` takes the ids that it has not read, and the place of the first."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places = nn.Embedding(N_IDS, D), nn.Embedding(64, D)
+        self.q, self.k, self.v, self.out = (nn.Linear(D, D) for _ in range(4))
+        self.cache = None
+
+
+class Buffer(Decoder):
+    """Keys and values in one tensor, which is made when it is first needed, with heads and examples in one axis."""
+
+    def forward(self, ids, n):
+        x = self.words(ids).transpose(0, 1)
+        q, k, v = (f(x).view(len(x), -1, D // H).transpose(0, 1) for f in (self.q, self.k, self.v))
+        if self.cache is None:
+            self.cache = torch.zeros(2, len(q), 16, D // H)
+        keys, values = self.cache[0], self.cache[1]
+        keys[:, n : n + len(x)], values[:, n : n + len(x)] = k, v
+        mask = torch.ones(len(x), n + len(x), dtype=torch.bool).tril(n)
+        A = (q @ keys[:, : n + len(x)].mT).masked_fill(~mask, -torch.inf).softmax(-1)
+        return self.out((A @ values[:, : n + len(x)]).transpose(0, 1).reshape(x.shape))
+
+
+class Ring(Decoder):
+    """Keeps the last tokens, each in the place of the oldest. ``number``: makes the places that are looked up."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, ids, n):
+        size, length = ids.shape
+        x = self.words(ids) + self.places(self.number(n, length, size))
+        q, k, v = (heads(f(x)) for f in (self.q, self.k, self.v))
+        if self.cache is None:
+            self.cache = [torch.zeros(size, H, WINDOW, D // H) for _ in range(2)]
+        now = torch.arange(n, n + length)
+        for held, new in zip(self.cache, (k, v), strict=True):
+            held[:, :, now % WINDOW] = new
+        last = n + length - 1
+        there = last - (last - torch.arange(WINDOW)) % WINDOW
+        mask = (there >= 0) & (there <= now[:, None])
+        A = (q @ self.cache[0].mT).masked_fill(~mask, -torch.inf).softmax(-1)
+        return self.out((A @ self.cache[1]).transpose(1, 2).flatten(2))
+
+
+NUMBERS = {
+    "arange": lambda n, length, size: torch.arange(n, n + length),
+    "a list": lambda n, length, size: torch.tensor([*range(n, n + length)]),
+    "full": lambda n, length, size: torch.full((size, length), n) + torch.arange(length),
+    "cumsum": lambda n, length, size: torch.ones(size, length, dtype=torch.long).cumsum(1) - 1 + n,
+}
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_buffer_that_is_written_through_its_views(size, mode):
+    net, ids = Buffer(), torch.randint(1, N_IDS, (size, 7), generator=torch.Generator().manual_seed(0))
+    with mhaviz.record(net, examples="all") as recording, mode():
+        net(ids[:, :4], 0)
+        for n in range(4, 7):
+            net(ids[:, n : n + 1], n)
+    for m in recording.attention.maps:
+        assert m.queries == m.keys == tuple("0123456")
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_ring_whose_places_are_looked_up_in_other_ways(name, size):
+    net, g = Ring(NUMBERS[name]), torch.Generator().manual_seed(0)
+    with mhaviz.record(net, examples="all", passes="0-") as recording, torch.no_grad():
+        for n, length in ((0, 4), (4, 1), (5, 1), (6, 1)):
+            net(torch.randint(1, N_IDS, (size, length), generator=g), n)
+    rings = {5: ("5", "1", "2", "3", "4"), 6: ("5", "6", "2", "3", "4")}
+    for m in (m for m in recording.attention.maps if m.pass_number):
+        expected = rings[4 + m.pass_number]
+        rows = tuple(f"row {row}" for row in range(WINDOW))
+        assert (m.queries, m.keys) in [((str(4 + m.pass_number),), expected), (("row 0",), rows)]
+        assert name != "arange" or m.keys == expected
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("n_sources", [1, 2])
+def test_queries_over_a_memory_of_a_single_token_keep_their_places(n_sources, is_turned):
+    class Translator(Decoder):
+        def __init__(self):
+            super().__init__()
+            self.others, self.cross_q, self.cross_k = nn.Embedding(29, D), nn.Linear(D, D), nn.Linear(D, D)
+
+        def forward(self, ids, source, n):
+            x = self.words(ids)
+            new = [heads(f(x)) for f in (self.k, self.v)]
+            self.cache = (
+                new if self.cache is None else [torch.cat(pair, 2) for pair in zip(self.cache, new, strict=True)]
+            )
+            mask = torch.ones(ids.shape[1], n + ids.shape[1], dtype=torch.bool).tril(n)
+            A = (heads(self.q(x)) @ self.cache[0].mT).masked_fill(~mask, -torch.inf).softmax(-1)
+            x = x + (A @ self.cache[1]).transpose(1, 2).flatten(2)
+            memory = heads(self.cross_k(self.others(source)))
+            q = heads(self.cross_q(x))
+            S = (memory @ q.mT).mT if is_turned else q @ memory.mT
+            return (S.softmax(-1) @ memory).transpose(1, 2).flatten(2)
+
+    net, source = Translator(), torch.randint(29, (1, n_sources), generator=torch.Generator().manual_seed(0))
+    with mhaviz.record(net) as recording, torch.no_grad():
+        for n, length in ((0, 3), (3, 1), (4, 1)):
+            net(torch.randint(1, N_IDS, (1, length), generator=torch.Generator().manual_seed(n)), source, n)
+    queries = [m.queries for m in recording.attention.maps if m.kind == "cross"]
+    assert queries
+    assert {name for names in queries for name in names if not name.startswith("row")} <= {*"01234"}
+    assert all(len({*names}) == len(names) or "row 0" in names for names in queries), "no place twice"
