@@ -24,6 +24,7 @@ from mhaviz.observe.known_keys import are_equal, known_by, moved_examples, run_e
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.observed_site import ObservedSite
+from mhaviz.observe.places import inputs_of
 from mhaviz.observe.visible_keys import end_of_filled, is_same_mask, sees_no_later, visible_of, without_unfilled
 
 
@@ -149,11 +150,19 @@ def begins_again(site: ObservedSite, observed: ObservedCall) -> bool:
     if not (is_called_anew(site, observed.place) and site.is_followed):
         return False
     tokens, is_step = observed.order.tokens, False
-    is_of_another_text = site.number not in tokens.through and tokens.is_apart_from(site.last.tokens)
+    is_apart = tokens.is_apart_from(site.last.tokens) or (site.kind == "cross" and _is_of_other_queries(site, observed))
+    is_of_another_text = site.number not in tokens.through and is_apart
     if not is_of_another_text and site.kind not in OF_ONE_TEXT and not observed.are_fixed[0]:
         is_other_query = share_queries(site.last.tokens, tokens) is False
         is_step = not is_other_query and reads_keys_again(site, observed)
     return (is_of_another_text or is_step) and site.kind == kind_of(observed)
+
+
+def _is_of_other_queries(site: ObservedSite, observed: ObservedCall) -> bool:
+    """Return whether queries of another text read the memory that the attention has read."""
+    own, key = (inputs_of((side,)) for side in observed.order.tokens.places)
+    other, other_key = (inputs_of((side,)) for side in site.last.tokens.places)
+    return bool(own and other and key and own.isdisjoint(other) and key == other_key)
 
 
 def is_called_anew(site: ObservedSite, place: Place) -> bool:

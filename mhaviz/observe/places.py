@@ -679,8 +679,8 @@ def _first_read(source: Source) -> Source:
     return source.again or source if isinstance(source, SeenTokens) else source
 
 
-def inputs_of(sides: tuple[Places | None, Places | None]) -> "frozenset[Source] | None":
-    """Return all inputs of the program that queries and keys may come from; None: not known."""
+def inputs_of(sides: Sequence[Places | None]) -> "frozenset[Source] | None":
+    """Return all inputs of the program that some sides of attentions may come from; None: not known."""
     found = frozenset[Source]()
     for side in sides:
         for entry in range(0 if side is None else len(side.source)):
