@@ -62,6 +62,11 @@ class RecordedCalls:
                 self._masks.note_unfilled(site, range(kept.call.shape[3], observed.call.shape[3]))
             return site.number
 
+    def on_refused(self, place: Place, lengths: Sequence[int]) -> None:
+        """Note a call that is not shown."""
+        with self._lock:
+            self._sites.refuse(place, lengths)
+
     def on_weighed(self, number: int) -> None:
         """Note that the output of an attention is multiplied by a number for each of its heads."""
         if self._options.draws(site := self._sites.all[number]):

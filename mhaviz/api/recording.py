@@ -129,10 +129,16 @@ class Recording(ContextDecorator):
         self._recorded = Recorded(options, statistics, log)
         self._calls = RecordedCalls(self._recorded, names, on_attention)
         calls = self._calls
-        on_observed, is_wanted, on_weighed = (
-            _weakly(call) for call in (calls.on_observed, calls.is_wanted, calls.on_weighed)
+        self._observer = Observer(
+            _weakly(calls.on_observed),
+            model,
+            _weakly(calls.is_wanted),
+            options.names,
+            _weakly(calls.on_weighed),
+            _weakly(calls.on_refused),
+            log=log,
+            inputs=inputs,
         )
-        self._observer = Observer(on_observed, model, is_wanted, options.names, on_weighed, log=log, inputs=inputs)
         self._notices = RecordedNotices(self._recorded, self._observer)
         program = program or (type(model).__name__ if model is not None else "")
         self._result = RecordedAttention(self._recorded, self._notices, names, program)

@@ -65,6 +65,7 @@ class Observer:
         model: model whose attention is observed, and within which it is named; None: every attention that runs.
         is_wanted: see ``Wanted``.
         is_asked: returns whether the weighted sums of a module are shown even if they are no attention.
+        on_refused: called with the place of an attention that cannot be shown, and its numbers of queries and keys.
         on_weighed: called with the number of an attention whose output is multiplied by a number for each of its heads.
         on_step: called with each step of an attention; None: steps are not told. Its exceptions do not reach the
             program.
@@ -89,11 +90,13 @@ class Observer:
         is_wanted: Wanted = lambda place, q_length, k_length: True,
         is_asked: Callable[[Place], bool] = lambda place: False,
         on_weighed: Callable[[int], None] = lambda attention: None,
+        on_refused: Callable[[Place, Sequence[int]], None] = lambda place, lengths: None,
         on_step: OnStep | None = None,
         log: Log | None = None,
         inputs: SeenInputs | None = None,
     ) -> None:
         self._on_observed, self._is_wanted, self._is_asked = on_observed, is_wanted, is_asked
+        self._on_refused = on_refused
         self._has_model, self.inputs, self.log = model is not None, inputs or SeenInputs(), log or Log()
         reads, begins = safely(self._reads, self._failed), safely(self._begins, self._failed)
         self._modules = RunningModules(model, reads, begins)
@@ -394,6 +397,7 @@ class Observer:
             raise
         except MhavizError as error:
             self.log.miss(f"{place.name}: {error}")
+            self._on_refused(place, lengths or ())
         except Exception as error:
             self.log.miss(f"{place.name}: not shown, {one_line(error)}")
 

@@ -8,6 +8,7 @@ A decoder that generates text calls its attentions again for each token, with th
 are one pass. So are those of a recurrent decoder, which reads the same keys again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -49,6 +50,9 @@ MOST_REPEATS, MOST_AT_A_LINE = 256, 64
 """How many runs of one attention count as different attentions: within a forward pass, and at one line of a program
 without modules, where nothing tells what a forward pass is."""
 
+MOST_REFUSED = 1024
+"""Number of forward passes, the latest, that count though an attention was refused in them."""
+
 MOST_PASSES = 64
 """Number of forward passes, in as many threads, that may run at once."""
 
@@ -89,6 +93,7 @@ class Sites:
         self._log, self._is_drawn = log, is_drawn
         self.all: list[ObservedSite] = []
         self._sites: dict[tuple[int, str, int], ObservedSite] = {}
+        self._refused: dict[tuple[int, str], deque[int]] = {}  # forward passes, by the root and the name of the place
         self._passes: dict[int, _Pass] = {}  # by ``Place.forward``, the most recent last
 
     def others_read(self) -> Iterator[tuple[ObservedSite, ObservedSite]]:
@@ -105,6 +110,19 @@ class Sites:
                 read = map(self.all.__getitem__, sorted(others & site.last.tokens.through))
                 if (first := next(filter(site.goes_on_from, read), None)) is not None:
                     yield site, first
+
+    def refuse(self, place: Place, lengths: Sequence[int]) -> None:
+        """Note an attention that is not shown, as its pass counts all the same; ``lengths``: of queries and keys.
+
+        A single query over more keys may be a step of a pass.
+        """
+        if place.forward and len({*lengths}) == 1:
+            self._refused.setdefault((place.root, place.name), deque(maxlen=MOST_REFUSED)).append(place.forward)
+
+    def _next_pass(self, site: ObservedSite, place: Place) -> int:
+        """Return the number of the pass that a run begins, after those that were refused since the last."""
+        forwards = self._refused.get((place.root, place.name), ()) if site.part_of is None else ()
+        return site.next_pass + len({forward for forward in forwards if site.forward < forward < place.forward})
 
     def pass_over(self, place: Place, lengths: tuple[int, int], is_wanted: Callable[[int], bool]) -> bool:
         """Count a run if it begins an unwanted pass, and return whether it does; ``lengths``: of queries and keys.
@@ -125,10 +143,10 @@ class Sites:
                 now.repeats[name] = repeat + 1
                 return True
             return False
-        if is_wanted(site.next_pass):
+        if is_wanted(self._next_pass(site, place)):
             return False
         now.repeats[name] = site.repeat + 1
-        site.passes, site.forward = site.next_pass + 1, place.forward
+        site.passes, site.forward = self._next_pass(site, place) + 1, place.forward
         site.length, site.k_length, site.is_followed = *lengths, False
         site.keys = None
         return True
@@ -224,7 +242,7 @@ class Sites:
     def _begin_pass(self, site: ObservedSite, observed: ObservedCall, now: _Pass) -> None:
         """Note that a pass of an attention begins."""
         was_drawn = self._is_drawn(site)
-        site.passes, site.forward = site.next_pass + 1, observed.place.forward
+        site.passes, site.forward = self._next_pass(site, observed.place) + 1, observed.place.forward
         self._note_kind(site, observed)
         self._note_other_keys(site, observed, was_drawn)
         _, _, site.length, site.k_length = observed.call.shape
