@@ -334,8 +334,10 @@ def layout_of_any_product(axes: "Layouts", product: Product, shape: tuple[int, .
                 named[letter] = features_made(x.shape[names.index(letter)], axes.maker(x), ())
                 summed = (*summed, named[letter])
     found = (fitted(named.get(letter, ()), size) for letter, size in zip(product.result, shape, strict=True))
-    scores = axes.of(product.factors[0]).scores if len(product.factors) == 1 else Summed(summed, True)
-    return Layout(shape, tuple(found), scores)
+    if len(product.factors) == 1:
+        return Layout(shape, tuple(found), axes.of(product.factors[0]).scores)
+    are_weighted = any(axes.of(x).are_scores for x in product.factors)  # such as weights times values and W_O
+    return Layout(shape, tuple(found), Summed(summed, not are_weighted))
 
 
 def _short(x: Tensor, names: str) -> set[str]:
