@@ -85,6 +85,7 @@ class RecordedCalls:
             windows = [windows[place] for place in order]
         if is_wanted:
             self._begin(site, observed, windows)
+            self._note_examples(site, observed, windows)
         self._note_form(site, observed)
         self._recorded.device = str(observed.call.device)
         call, (batch_size, n_heads, q_length, k_length) = observed.call, observed.call.shape
@@ -176,6 +177,18 @@ class RecordedCalls:
             self._maps.forget_pass(site.number, last.pass_number)
         drawn = self._recorded.drawn.setdefault((site.number, stays), Drawn(site.pass_number))
         drawn.pass_number, drawn.batch_size = site.pass_number, max(drawn.batch_size, len(windows))
+
+    def _note_examples(self, site: ObservedSite, observed: ObservedCall, windows: Sequence[Sequence[int]]) -> None:
+        """Note that the batch axis holds some examples only, or more than once: maps are numbered by its entries."""
+        examples, order = _examples_of(observed, windows), observed.order
+        is_told = order.windows == 1 and not order.called and len({*examples}) > 1
+        if is_told and sorted(examples) != [*range(len(examples))]:
+            listed = ", ".join(map(str, examples[:_MOST_LISTED])) + ", …" * (len(examples) > _MOST_LISTED)
+            self._log.miss(
+                f"{site.full_name}: its batch axis holds examples {listed} of what was read; maps have the numbers of "
+                "its entries"
+            )
+            self._recorded.remark(site, "examples are numbered as the entries of some batch axis")
 
     def _count(self, study: HeadStudy, whole: SiteCall) -> None:
         """Add the examples of a call to the statistics. Each attention numbers them as they come, over all passes."""
@@ -289,14 +302,23 @@ def are_keys_told(observed: ObservedCall) -> bool:
 def _order_of_examples(observed: ObservedCall, windows: Sequence[Sequence[int]]) -> Sequence[int]:
     """Return the place in the batch of each example, where the program has put these in another order; empty: it has
     not, or that is not known."""
-    queries = observed.order.tokens.places[0]
-    if queries is None or [[place] for place in range(len(queries.source))] != windows:
-        return ()
-    if not queries.is_named.any(axis=1).all():  # rows that a function has made may be of any example
-        return ()
-    examples = [queries.example_of(entry) for entry in range(len(windows))]
+    examples = _examples_of(observed, windows)
     is_moved = sorted(examples) == [*range(len(windows))] != examples
     return [examples.index(number) for number in range(len(windows))] if is_moved else ()
+
+
+def _examples_of(observed: ObservedCall, windows: Sequence[Sequence[int]]) -> list[int]:
+    """Return of which example of what the program has read each entry of the batch is; empty: it is not known."""
+    queries = observed.order.tokens.places[0]
+    if queries is None or [[place] for place in range(len(queries.source))] != windows:
+        return []
+    if not queries.is_named.any(axis=1).all():  # rows that a function has made may be of any example
+        return []
+    return [queries.example_of(entry) for entry in range(len(windows))]
+
+
+_MOST_LISTED = 8
+"""Most numbers of examples in a message."""
 
 
 def _weighing_hidden(observed: ObservedCall, place: int) -> list[int]:
