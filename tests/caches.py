@@ -52,6 +52,13 @@ class WrittenSlice(Buffer):
         self.rows[:, :, start:end] = k
 
 
+class Overwritten(WrittenSlice):
+    """What was rejected stays, behind the mask, until others are written over it."""
+
+    def crop(self, n):
+        self.n = n
+
+
 class ReadSlice(WrittenSlice):
     """What has been written is read."""
 

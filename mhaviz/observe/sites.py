@@ -41,7 +41,7 @@ from mhaviz.observe.log import Log
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall
 from mhaviz.observe.observed_site import ObservedSite
-from mhaviz.observe.visible_keys import visible_of, without_unfilled
+from mhaviz.observe.visible_keys import are_seen_named, visible_of, without_unfilled
 
 MOST_SITES = 4096
 """Number of attentions that are told apart."""
@@ -276,8 +276,7 @@ class Sites:
             return
         site.unplaced.add(site.pass_number)
         site.has_other_keys |= was_drawn or self._is_drawn(site)
-        places = observed.order.tokens.places[1]
-        if places is None or not places.is_named.all():
+        if not are_seen_named(observed):
             site.unnamed.add(site.pass_number)
 
     def _note_query(self, site: ObservedSite, observed: ObservedCall, now: _Pass) -> None:

@@ -50,6 +50,15 @@ def sees_more(observed: ObservedCall) -> bool:
     return bool((n_seen != n_seen[..., :1]).any())
 
 
+def are_seen_named(observed: ObservedCall) -> bool:
+    """Return whether it is known of all keys that some query sees which tokens they are."""
+    places, visible = observed.order.tokens.places[1], visible_of(observed)
+    if places is None:
+        return False
+    is_hidden = False if visible is None else ~visible.flatten(1, 2).any(dim=1).cpu().numpy()  # batch_size k_length
+    return bool((places.is_named | is_hidden).all())
+
+
 def end_of_filled(observed: ObservedCall, k_length: int) -> int:
     """Return how many keys of a cache are filled; ``k_length`` of them were filled before.
 

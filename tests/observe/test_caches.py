@@ -13,6 +13,7 @@ from caches import (
     CutWindow,
     Indexed,
     Joined,
+    Overwritten,
     PaddedLeft,
     Paged,
     ReadSlice,
@@ -94,7 +95,19 @@ LOOPS = {
     "one id at a time": lambda decoder: generate(decoder, (1,), 6),
     "rejected drafts": lambda decoder: speculate(decoder, (3,), 3),
 }
-WHOLE = (Joined, WrittenSlice, ReadSlice, Copied, Indexed, Scattered, Chosen, RightAligned, PaddedLeft, Paged)
+WHOLE = (
+    Joined,
+    WrittenSlice,
+    Overwritten,
+    ReadSlice,
+    Copied,
+    Indexed,
+    Scattered,
+    Chosen,
+    RightAligned,
+    PaddedLeft,
+    Paged,
+)
 WINDOWS = (CutWindow, Ring, RingByIndex, Rolled)
 NOT_WRITTEN = ((RightAligned, "rejected drafts"), *((cache, "a prompt of 4") for cache in WHOLE))
 CASES = [
@@ -174,3 +187,39 @@ def looked_up(rows, keys, weights):
 def test_rows_of_a_cache_have_their_positions_in_the_text_or_none(cache, loop, attention):
     found, _ = errors(*recorded(cache, loop, attention))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("loop", ["a prompt", "rejected drafts"])
+def test_a_cache_of_fixed_length_that_is_overwritten_has_all_names(loop):
+    maps, steps = recorded(Overwritten, loop, "by hand")
+    assert errors(maps, steps) == ([], 0)
+    assert maps
+
+
+class Static(nn.Module):
+    """A layer over a cache of fixed length, all of which is read under a mask."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.qkv = nn.Embedding(N_IDS, H * D), nn.Linear(H * D, 3 * H * D)
+
+    def forward(self, ids, n, cache):
+        q, k, v = (x.unflatten(-1, (H, D)).transpose(1, 2) for x in self.qkv(self.embedding(ids)).chunk(3, -1))
+        now = torch.arange(n, n + ids.shape[1])
+        for held, new in zip(cache, (k, v), strict=True):
+            held[:, :, now] = new
+        return F.scaled_dot_product_attention(q, *cache, torch.arange(12) <= now[:, None])
+
+
+@pytest.mark.parametrize("keep", [lambda x: x[1:], lambda x: x.flip(0), lambda x: x[[0, 0, 2]]])
+def test_examples_that_change_places_in_a_cache_of_fixed_length(keep):
+    net, cache = Static(), [torch.zeros(3, H, 12, D) for _ in range(2)]
+    with mhaviz.record(net, examples="all", passes="0-") as recording, torch.no_grad():
+        net(torch.randint(N_IDS, (3, 3)), 0, cache)
+        net(torch.randint(N_IDS, (3, 1)), 3, cache)
+        cache = [keep(x) for x in cache]
+        net(torch.randint(N_IDS, (len(cache[0]), 1)), 4, cache)
+    last = [m for m in recording.attention.maps if "4" in m.queries]
+    assert len(last) == len(cache[0])
+    assert {m.keys for m in last} == {tuple("01234")}
