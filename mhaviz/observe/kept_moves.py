@@ -12,7 +12,7 @@ from mhaviz.observe.regions import Traced
 
 T = TypeVar("T")
 
-_MOST, _MOST_NUMBERS = 256, 2**14
+_MOST, _MOST_NUMBERS = 64, 2**16
 """Most moves that are kept, the latest, and most numbers of what was moved: 16 MB in all."""
 
 
