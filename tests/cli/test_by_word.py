@@ -126,6 +126,7 @@ def test_files_of_an_answer_have_its_weights_by_word(mhaviz, minilm, form):
     np.testing.assert_allclose(np.array(maps("again.json")[0]["weights"])[:, 0], expected, atol=CLOSE)
 
 
+@pytest.mark.slow
 def test_a_word_of_pieces_has_no_row_of_tokens(mhaviz, minilm):
     asked = mhaviz("heatmap", *minilm, TEXT, "--query", "didn't", "--as", "map")
     assert asked.status == 2

@@ -336,6 +336,7 @@ def test_a_photo_for_each_image(images):
         attention.over_image(images)
 
 
+@pytest.mark.slow
 def test_frames_of_an_animation_and_of_an_array(tmp_path):
     frames = [np.full((8, 8, 3), value, np.uint8) for value in (0, 100, 200)]
     first, *others = map(Image.fromarray, frames)

@@ -54,6 +54,7 @@ def test_what_processors_cut_is_found(box, size, resample):
     np.testing.assert_allclose(found, box, atol=0.01)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.tuples(*[st.floats(0, 0.6)] * 2), st.tuples(*[st.floats(0.3, 0.4)] * 2))
 def test_any_part_is_found_or_nothing(begin, size):
