@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -22,7 +23,29 @@ from mhaviz.observe.handlers import VisitorError
 from mhaviz.observe.modules import Place
 from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.observed_site import ObservedSite
-from mhaviz.observe.places import UNKNOWN
+from mhaviz.observe.places import UNKNOWN, Places
+from mhaviz.observe.regions import Source
+
+
+class _Reach(NamedTuple):
+    """The queries that a pass has had so far.
+
+    Attributes:
+        last: the last position; UNKNOWN: none is known.
+        sequences: of which they are tokens.
+    """
+
+    last: int = UNKNOWN
+    sequences: frozenset[Source] = frozenset()
+
+    def holds(self, queries: Places | None) -> bool:
+        """Return whether all of these queries are tokens of the sequences that the pass has read."""
+        return queries is not None and bool(queries.all_sequences) and queries.all_sequences <= self.sequences
+
+    def goes_on(self, queries: Places | None) -> bool:
+        """Return whether the places of a step are known: the program has put its tokens behind others, or the pass has
+        read some of their text."""
+        return queries is not None and (queries.are_placed or (self.holds(queries) and queries.are_whole))
 
 
 class RecordedCalls:
@@ -40,7 +63,7 @@ class RecordedCalls:
         self._maps, self._study = recorded.maps, recorded.study
         self._masks = RecordedMasks(recorded)
         self._orders: dict[int, Sequence[int]] = {}  # of the examples in the current pass, by the number of the site
-        self._reach: dict[int, int] = {}  # last position of the queries in the current pass, by the number of the site
+        self._reach: dict[int, _Reach] = {}  # of the current pass, by the number of the site
         self._most_bytes = allowed_bytes(torch.device("cpu"))
         self._lock = threading.RLock()  # threads wait for one another
 
@@ -108,7 +131,7 @@ class RecordedCalls:
         counts = site.kind_in(site.pass_number) == "masked" and (site.first_query or not are_seen)
         first = site.k_length - q_length if counts else site.first_query
 
-        after = self._note_reach(site, observed)
+        before = self._note_reach(site, observed)
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
@@ -126,7 +149,8 @@ class RecordedCalls:
                 several = [placed(one, parts) for one in zip(queries, keys, strict=True)]
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             there = observed.order.tokens.places
-            if not site.first_query or (there[0] is not None and there[0].are_placed):
+            if not site.first_query or before.goes_on(there[0]):
+                after = UNKNOWN if before.holds(there[0]) else before.last
                 queries = queries if rows[0] else self._names.at_places(queries, 0, there, places, k_length, after)
                 keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, k_length, after, rows[0])
             of_places = None if padding is None else padding.of_examples(places)
@@ -163,11 +187,13 @@ class RecordedCalls:
         except MhavizError as error:
             self._recorded.not_shown(site, f"{name}: {error}")
 
-    def _note_reach(self, site: ObservedSite, observed: ObservedCall) -> int:
-        """Note how far the queries of a pass reach, and return how far those before did; UNKNOWN: there were none."""
-        before = self._reach.get(site.number, UNKNOWN) if site.first_query else UNKNOWN
+    def _note_reach(self, site: ObservedSite, observed: ObservedCall) -> "_Reach":
+        """Note how far the queries of a pass reach, and return how far those before its last run did."""
+        before = self._reach.get(site.number, _Reach()) if site.first_query else _Reach()
         queries = observed.order.tokens.places[0]
-        self._reach[site.number] = max(before, UNKNOWN if queries is None else queries.reach[1])
+        if queries is not None:
+            last = max(before.last, queries.reach[1])
+            self._reach[site.number] = _Reach(last, before.sequences | queries.all_sequences)
         return before
 
     def _begin(self, site: ObservedSite, observed: ObservedCall, windows: Sequence[Sequence[int]]) -> None:

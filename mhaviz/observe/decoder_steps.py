@@ -81,6 +81,8 @@ def _next_tokens(site: ObservedSite, observed: ObservedCall) -> DecoderStep | No
     keys, now, n_before = site.keys, known_by(observed, k_length), k_length - q_length
     if not (0 < n_before <= site.k_length and (q_length == 1 or sees_no_later(observed, k_length))):
         return None
+    if _are_other_tokens(observed):
+        return None
     moved = moved_examples(keys, now, n_before) if site.is_followed and site.are_alike else ()
     ends = run_ends(keys, now, n_before) if site.is_followed and not moved else [n_before]
     if site.k_length not in ends:
@@ -88,6 +90,19 @@ def _next_tokens(site: ObservedSite, observed: ObservedCall) -> DecoderStep | No
     if keys is not None and now is not None:
         keys = torch.cat([keys[list(moved)] if moved else keys, now[:, n_before:]], dim=1)
     return DecoderStep(observed, "tokens", moved, keys)
+
+
+def _are_other_tokens(observed: ObservedCall) -> bool:
+    """Return whether the queries are known not to be the last keys, as where a window looks ahead."""
+    (query, key), (_, _, q_length, k_length) = observed.order.tokens.places, observed.call.shape
+    if query is None or key is None:
+        return False
+    last = slice(k_length - q_length, k_length)
+    for entry in range(max(len(query.source), len(key.source))):
+        own, other = query.tokens_of(query.entry_of(entry)), key.tokens_of(key.entry_of(entry))[last]
+        if None not in own and None not in other and own != other:
+            return True
+    return False
 
 
 def _cross_step(site: ObservedSite, observed: ObservedCall, last: StepOfPass) -> DecoderStep | None:

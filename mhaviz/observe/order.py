@@ -279,6 +279,8 @@ def _heads(before: Sequence[Axis], query: Axis, key: Axis, summed: Sequence[Axis
         origins_of(query),
     )
     heads = {origin for origin in others | of_query if origin in own}
+    if not own:  # each head has one feature, which no axis tells
+        heads = {origin for origin in others if origin.maker is not None}
     if not heads:  # a layer may be shared by heads that were split before
         parents = {parent for origin in own for parent in origin.parents}
         heads = (parents & others) - of_query

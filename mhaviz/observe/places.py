@@ -352,6 +352,15 @@ class Places:
                 found.setdefault(self.sources[number], example)
         return found
 
+    @_kept
+    def tokens_of(self, entry: int) -> list[tuple[Source, int, int] | None]:
+        """Return the sequence, the example and the position of each row of an entry of the batch; None: not known."""
+        rows = zip(*(x[entry].tolist() for x in (self.source, self.example, self.position, self.is_named)), strict=True)
+        return [
+            (self.sequences[source], example, position) if is_named else None
+            for source, example, position, is_named in rows
+        ]
+
     @cached_property
     def reach(self) -> tuple[int, int]:
         """The first and the last position of rows whose place is known; UNKNOWN: of none."""

@@ -127,3 +127,66 @@ def test_queries_over_a_memory_of_a_single_token_keep_their_places(n_sources, is
     assert queries
     assert {name for names in queries for name in names if not name.startswith("row")} <= {*"01234"}
     assert all(len({*names}) == len(names) or "row 0" in names for names in queries), "no place twice"
+
+
+class Loop(nn.Module):
+    """Attends from one token at a time; ``window`` gives the keys of each. ``move`` moves the whole text before."""
+
+    def __init__(self, move, window):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.qkv, self.move, self.window = nn.Embedding(N_IDS, D), nn.Linear(D, 3 * D), move, window
+
+    def forward(self, ids):
+        q, k, v = self.qkv(self.move(self.words(ids))).chunk(3, dim=-1)
+        rows = [(q[:, t : t + 1], *(x[:, self.window(t)] for x in (k, v))) for t in range(q.shape[1])]
+        return torch.cat([(one @ keys.mT).softmax(-1) @ values for one, keys, values in rows], 1)
+
+
+PLACES = [*range(6)]
+MOVES = {
+    "none": (lambda x: x, PLACES),
+    "cut": (lambda x: x[:, 2:], PLACES[2:]),
+    "every second": (lambda x: x[:, ::2], PLACES[::2]),
+    "turned": (lambda x: x.flip(1), PLACES[::-1]),
+    "in another order": (lambda x: x[:, [3, 0, 5, 1, 2, 4]], [3, 0, 5, 1, 2, 4]),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_loop_over_a_text_that_was_moved(name):
+    move, places = MOVES[name]
+    with mhaviz.record(net := Loop(move, lambda t: slice(t + 1))) as recording, torch.no_grad():
+        net(torch.randint(1, N_IDS, (1, 6), generator=torch.Generator().manual_seed(0)))
+    (m,) = recording.attention.maps
+    assert [*m.queries] == [*m.keys] == [*map(str, places)]
+
+
+@pytest.mark.parametrize("window", [lambda t: slice(max(0, t - 1), t + 2), lambda t: slice(t, t + 3)])
+def test_windows_that_look_ahead_have_their_tokens(window):
+    with mhaviz.record(net := Loop(lambda x: x, window)) as recording, torch.no_grad():
+        net(torch.randint(1, N_IDS, (1, 6), generator=torch.Generator().manual_seed(0)))
+    seen = {
+        query: {key for key, weight in zip(m.keys, row, strict=True) if weight}
+        for m in recording.attention.maps
+        for query, row in zip(m.queries, m.weights[0], strict=True)
+    }
+    assert seen == {str(t): {*map(str, PLACES[window(t)])} for t in PLACES}
+
+
+def test_a_stream_whose_cache_begins_with_zeros():
+    class Stream(Decoder):
+        def forward(self, ids, n):
+            x = self.words(ids)
+            if self.cache is None:
+                self.cache = torch.zeros(len(x), 7, D)
+            self.cache = torch.cat([self.cache[:, 1:], x], 1)
+            S = (self.q(x) @ self.k(self.cache).mT).masked_fill(torch.arange(7) < 6 - n, -torch.inf)
+            return self.out(S.softmax(-1) @ self.v(self.cache))
+
+    net, g = Stream(), torch.Generator().manual_seed(0)
+    with mhaviz.record(net, passes="0-") as recording, torch.no_grad():
+        for n in range(5):
+            net(torch.randint(1, N_IDS, (1, 1), generator=g), n)
+    for m in recording.attention.maps:
+        assert {name for name in (*m.queries, *m.keys) if not name.startswith("row")} <= {*"01234"}
