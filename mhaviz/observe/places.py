@@ -17,8 +17,8 @@ from mhaviz.observe.token_regions import Sides, TokenRegions
 
 Numbers = NDArray[np.int64]
 
-UNKNOWN = -1
-"""Place of a row of which it is not known which token it is, or which is none."""
+UNKNOWN, _ANY = -1, -2
+"""Place of a row of which it is not known which token it is, or which is none. Any example of a source."""
 
 
 class Part(NamedTuple):
@@ -297,9 +297,9 @@ class Places:
 
     def is_of(self, entry: int, examples: dict[Source, int]) -> NDArray[np.bool_]:
         """Return which rows of an entry of the batch are of these examples of their sources, or of others alone."""
-        wanted = (examples.get(source, UNKNOWN) for source in self.sources)
-        expected = _by_source(self.source[entry], wanted, UNKNOWN)
-        return np.asarray((expected == UNKNOWN) | (expected == self.example[entry]))
+        wanted = (examples.get(source, _ANY) for source in self.sources)
+        expected = _by_source(self.source[entry], wanted, _ANY)
+        return np.asarray((expected == _ANY) | (expected == self.example[entry]))
 
     @cached_property
     def may_be_batch(self) -> bool:
@@ -345,11 +345,15 @@ class Places:
 
     @_kept
     def examples(self, entry: int) -> dict[Source, int]:
-        """Return of which example of each source the first row of an entry of the batch is."""
-        found: dict[Source, int] = {}
+        """Return of which example of each source most rows of an entry of the batch are; UNKNOWN: of none."""
+        counts: dict[Source, Counter[int]] = {}
         for number, example in zip(self.source[entry].tolist(), self.example[entry].tolist(), strict=True):
             if number != UNKNOWN:
-                found.setdefault(self.sources[number], example)
+                counts.setdefault(self.sources[number], Counter())[example] += 1
+        found: dict[Source, int] = {}
+        for source, of_source in counts.items():
+            (first, n), *others = of_source.most_common(2)
+            found[source] = UNKNOWN if others and others[0][1] == n else first
         return found
 
     @_kept

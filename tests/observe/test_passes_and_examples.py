@@ -144,3 +144,13 @@ def test_the_mean_of_all_is_none_of_them(is_image):
     (m,) = recorded(net, torch.randn(1, 3, 4, 6) if is_image else ids(1, 5)).attention.maps
     assert (m.kind, m.queries) == ("other", ("row 0",))
     assert not any(name.startswith("row") for name in m.keys)
+
+
+def test_what_stands_before_each_example_is_of_the_first_alone():
+    def run(net, ids):
+        x = net.words(ids)
+        return net.attend(torch.cat([x[:1, :2].expand(len(x), -1, -1), x], dim=1))
+
+    for m in recorded(Program(run, attend=Attention()), ids(2, 4)).attention.maps:
+        before = ("0", "1") if m.sentence == 0 else ("row 0", "row 1")
+        assert m.queries == m.keys == (*before, "0", "1", "2", "3")
