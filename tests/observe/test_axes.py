@@ -200,6 +200,19 @@ def test_time_is_no_head(batch_size, time, is_joined, fused):
     torch.testing.assert_close(seen.weights(), layer.weights)
 
 
+@pytest.mark.parametrize("n_heads", [2, 4])
+@pytest.mark.parametrize("attention", [SDPA, attend])
+def test_heads_of_one_feature_each(n_heads, attention):
+    project = nn.Linear(n_heads, 3 * n_heads)
+
+    def run(x):
+        parts = project(x).chunk(3, dim=-1)
+        return attention(*(part.unflatten(-1, (n_heads, 1)).transpose(1, 2) for part in parts))
+
+    seen, _ = watch(run, torch.randn(3, LENGTH, n_heads))
+    assert seen.only().call.shape == (3, n_heads, LENGTH, LENGTH)
+
+
 def test_one_head_over_one_of_two_axes():
     """Nothing is split: all that stands before the queries is batch, though PyTorch calls the last of it heads."""
     project = nn.Linear(SIZE, SIZE)
