@@ -138,12 +138,23 @@ class Tracer:
         """
         mark = self._traced.get(x)
         if mark is None:
-            return self.given(x)
+            return self._through_base(x) or self.given(x)
         if (traced := self.known(x)) is not None or not isinstance(mark.of, Traced) or not isinstance(x, Tensor):
             return traced
         traced = self.made(x, [mark.of])
         self.set(x, traced)
         return traced
+
+    def _through_base(self, x: object) -> Traced | None:
+        """Return what a view is made of that was taken before others were written into its base; None: it is none."""
+        base = x._base if isinstance(x, Tensor) and x._is_view() else None
+        if not isinstance(x, Tensor) or base is None or base.dtype != x.dtype or _is_opaque(x):
+            return None
+        if (traced := self.known(base)) is None:
+            return None
+        with unseen():
+            self.set(x, seen := seen_through(x, None, base, traced))
+        return seen
 
     def given(self, x: object, features: int = -1) -> Traced | None:
         """Return the rows of a tensor as those of an input, and note them; ``features``: its axis of features.

@@ -24,8 +24,20 @@ class Decoder(nn.Module):
         self.cache = None
 
 
+def by_slices(held, n, new):
+    held[:, n : n + new.shape[1]] = new
+
+
+def by_copy(held, n, new):
+    held.narrow(1, n, new.shape[1]).copy_(new)
+
+
 class Buffer(Decoder):
     """Keys and values in one tensor, which is made when it is first needed, with heads and examples in one axis."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.write = write
 
     def forward(self, ids, n):
         x = self.words(ids).transpose(0, 1)
@@ -33,7 +45,8 @@ class Buffer(Decoder):
         if self.cache is None:
             self.cache = torch.zeros(2, len(q), 16, D // H)
         keys, values = self.cache[0], self.cache[1]
-        keys[:, n : n + len(x)], values[:, n : n + len(x)] = k, v
+        self.write(keys, n, k)
+        self.write(values, n, v)
         mask = torch.ones(len(x), n + len(x), dtype=torch.bool).tril(n)
         A = (q @ keys[:, : n + len(x)].mT).masked_fill(~mask, -torch.inf).softmax(-1)
         return self.out((A @ values[:, : n + len(x)]).transpose(0, 1).reshape(x.shape))
@@ -72,11 +85,13 @@ NUMBERS = {
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_buffer_that_is_written_through_its_views(size, mode):
-    net, ids = Buffer(), torch.randint(1, N_IDS, (size, 7), generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("write", [by_slices, by_copy])
+@pytest.mark.parametrize("first", [1, 4])
+def test_a_buffer_that_is_written_through_its_views(first, write, size, mode):
+    net, ids = Buffer(write), torch.randint(1, N_IDS, (size, 7), generator=torch.Generator().manual_seed(0))
     with mhaviz.record(net, examples="all") as recording, mode():
-        net(ids[:, :4], 0)
-        for n in range(4, 7):
+        net(ids[:, :first], 0)
+        for n in range(first, 7):
             net(ids[:, n : n + 1], n)
     for m in recording.attention.maps:
         assert m.queries == m.keys == tuple("0123456")
