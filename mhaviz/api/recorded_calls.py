@@ -1,5 +1,6 @@
 """Record the calls of a program's attentions while their tensors are valid."""
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from mhaviz.observe.observed import ObservedCall, example
 from mhaviz.observe.observed_site import ObservedSite
 from mhaviz.observe.places import UNKNOWN, Places
 from mhaviz.observe.regions import Source
+from mhaviz.observe.visible_keys import sees_what_was_read_before
 
 
 class _Reach(NamedTuple):
@@ -132,6 +134,7 @@ class RecordedCalls:
         first = site.k_length - q_length if counts else site.first_query
 
         before = self._note_reach(site, observed)
+        is_nowhere = sees_what_was_read_before(observed)
 
         def seen_of(places: Sequence[int], of: ObservedCall) -> SiteCall:
             queries, keys = self._names.sides(
@@ -150,7 +153,7 @@ class RecordedCalls:
                 queries, keys = queries if rows[0] else tuple(own for own, _ in several), tuple(of for _, of in several)
             there = observed.order.tokens.places
             if not site.first_query or before.goes_on(there[0]):
-                after = UNKNOWN if before.holds(there[0]) else before.last
+                after = sys.maxsize if is_nowhere else UNKNOWN if before.holds(there[0]) else before.last
                 queries = queries if rows[0] else self._names.at_places(queries, 0, there, places, k_length, after)
                 keys = keys if rows[1] else self._names.at_places(keys, 1, there, places, k_length, after, rows[0])
             of_places = None if padding is None else padding.of_examples(places)

@@ -365,6 +365,21 @@ class Places:
             for source, example, position, is_named in rows
         ]
 
+    def were_read_behind(self, queries: "Places", is_seen: NDArray[np.bool_]) -> bool:
+        """Return whether some of these keys were read before the queries, and are behind them in the same sequence.
+
+        ``is_seen``: (batch_size or 1, k_length), which of the first keys count.
+        """
+        if not queries.are_placed:
+            return False
+        asked = [queries.sources[number] for number in queries._known_numbers]
+        is_before = [
+            sequence in queries.all_sequences and any(_is_before(source, other) for other in asked)
+            for source, sequence in zip(self.sources, self.sequences, strict=True)
+        ]
+        is_behind = self.is_named & (self.position > queries.reach[1]) & _by_source(self.source, is_before, False)
+        return bool((is_behind[:, : is_seen.shape[1]] & is_seen).any())
+
     @cached_property
     def reach(self) -> tuple[int, int]:
         """The first and the last position of rows whose place is known; UNKNOWN: of none."""

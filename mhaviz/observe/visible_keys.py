@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mhaviz.attention.call import AttentionCall, AttentionWeights
@@ -52,11 +54,26 @@ def sees_more(observed: ObservedCall) -> bool:
 
 def are_seen_named(observed: ObservedCall) -> bool:
     """Return whether it is known of all keys that some query sees which tokens they are."""
-    places, visible = observed.order.tokens.places[1], visible_of(observed)
-    if places is None:
-        return False
-    is_hidden = False if visible is None else ~visible.flatten(1, 2).any(dim=1).cpu().numpy()  # batch_size k_length
-    return bool((places.is_named | is_hidden).all())
+    places, is_seen = observed.order.tokens.places[1], _are_seen(observed)
+    return places is not None and bool((places.is_named[:, : is_seen.shape[1]] | ~is_seen).all())
+
+
+def sees_what_was_read_before(observed: ObservedCall) -> bool:
+    """Return whether queries see tokens that stand behind them in their text and were read before them.
+
+    That cannot be, so that their place in the text is not known, as in a ring whose first places are kept.
+    """
+    queries, keys = observed.order.tokens.places
+    return queries is not None and keys is not None and keys.were_read_behind(queries, _are_seen(observed))
+
+
+def _are_seen(observed: ObservedCall) -> NDArray[np.bool_]:
+    """Return which keys some query sees, (batch_size or 1, k_length)."""
+    visible, k_length = visible_of(observed), observed.call.shape[3]
+    if visible is None:
+        return np.ones((1, k_length), np.bool_)
+    is_seen: NDArray[np.bool_] = visible.flatten(1, 2).any(dim=1).expand(-1, k_length).cpu().numpy()
+    return is_seen
 
 
 def end_of_filled(observed: ObservedCall, k_length: int) -> int:

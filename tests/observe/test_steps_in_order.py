@@ -205,3 +205,31 @@ def test_a_stream_whose_cache_begins_with_zeros():
             net(torch.randint(1, N_IDS, (1, 1), generator=g), n)
     for m in recording.attention.maps:
         assert {name for name in (*m.queries, *m.keys) if not name.startswith("row")} <= {*"01234"}
+
+
+@pytest.mark.parametrize("n_sinks", [0, 1, 2])
+def test_a_ring_that_keeps_its_first_tokens_names_no_token_as_one_before_those_it_sees(n_sinks):
+    class Sinks(Decoder):
+        """The first places of the cache stay; the others are a ring."""
+
+        def forward(self, ids, n):
+            x = self.words(ids)
+            q, k, v = (heads(f(x)) for f in (self.q, self.k, self.v))
+            if self.cache is None:
+                self.cache = [torch.zeros(len(x), H, WINDOW, D // H) for _ in range(2)]
+            now = torch.arange(n, n + ids.shape[1])
+            places = torch.where(now < WINDOW, now, n_sinks + (now - n_sinks) % (WINDOW - n_sinks))
+            for held, new in zip(self.cache, (k, v), strict=True):
+                held[:, :, places] = new
+            mask = torch.arange(WINDOW) <= now[:, None]
+            A = (q @ self.cache[0].mT).masked_fill(~mask, -torch.inf).softmax(-1)
+            return self.out((A @ self.cache[1]).transpose(1, 2).flatten(2))
+
+    net, g = Sinks(), torch.Generator().manual_seed(0)
+    with mhaviz.record(net, examples="all", passes="0-") as recording, torch.no_grad():
+        for n, length in ((0, 5), (5, 1), (6, 1)):
+            net(torch.randint(1, N_IDS, (2, length), generator=g), n)
+    for m in recording.attention.maps:
+        assert {name for name in m.queries if not name.startswith("row")} <= {"0", "1", "2", "3", "4", "5", "6"}
+        if m.pass_number:
+            assert m.queries[0] in (str(4 + m.pass_number), "row 0")
