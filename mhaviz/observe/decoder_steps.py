@@ -97,9 +97,9 @@ def _are_other_tokens(observed: ObservedCall) -> bool:
     (query, key), (_, _, q_length, k_length) = observed.order.tokens.places, observed.call.shape
     if query is None or key is None:
         return False
-    last = slice(k_length - q_length, k_length)
     for entry in range(max(len(query.source), len(key.source))):
-        own, other = query.tokens_of(query.entry_of(entry)), key.tokens_of(key.entry_of(entry))[last]
+        own = query.tokens_of(query.entry_of(entry), 0, q_length)
+        other = key.tokens_of(key.entry_of(entry), k_length - q_length, k_length)
         if None not in own and None not in other and own != other:
             return True
     return False

@@ -356,13 +356,12 @@ class Places:
             found[source] = UNKNOWN if others and others[0][1] == n else first
         return found
 
-    @_kept
-    def tokens_of(self, entry: int) -> list[tuple[Source, int, int] | None]:
-        """Return the sequence, the example and the position of each row of an entry of the batch; None: not known."""
-        rows = zip(*(x[entry].tolist() for x in (self.source, self.example, self.position, self.is_named)), strict=True)
+    def tokens_of(self, entry: int, start: int, end: int) -> list[tuple[Source, int, int] | None]:
+        """Return the sequence, the example and the position of some rows of an entry of the batch; None: not known."""
+        columns = (x[entry, start:end].tolist() for x in (self.source, self.example, self.position, self.is_named))
         return [
             (self.sequences[source], example, position) if is_named else None
-            for source, example, position, is_named in rows
+            for source, example, position, is_named in zip(*columns, strict=True)
         ]
 
     def were_read_behind(self, queries: "Places", is_seen: NDArray[np.bool_]) -> bool:
@@ -370,8 +369,6 @@ class Places:
 
         ``is_seen``: (batch_size or 1, k_length), which of the first keys count.
         """
-        if not queries.are_placed:
-            return False
         asked = [queries.sources[number] for number in queries._known_numbers]
         is_before = [
             sequence in queries.all_sequences and any(_is_before(source, other) for other in asked)
@@ -578,7 +575,7 @@ class _Coordinates:
         most = np.max(counts, axis=0).tolist()
         for number, (source, n_rows) in enumerate(zip(self.sources, most, strict=True)):
             is_single = isinstance(source, SeenTokens) and source.sizes == (1, 1, 1)
-            if is_single or (n_rows == 1 and sequences.knows_axis(source)):
+            if not n_rows or is_single or (n_rows == 1 and sequences.knows_axis(source)):
                 continue
             entries = [of == number for of in self.source]
             if isinstance(source, SeenTokens) and n_rows == 1 < len(entries) and source.n_axes > 1:

@@ -64,12 +64,16 @@ def sees_what_was_read_before(observed: ObservedCall) -> bool:
     That cannot be, so that their place in the text is not known, as in a ring whose first places are kept.
     """
     queries, keys = observed.order.tokens.places
-    return queries is not None and keys is not None and keys.were_read_behind(queries, _are_seen(observed))
+    if queries is None or keys is None or not queries.are_placed:
+        return False
+    return keys.were_read_behind(queries, _are_seen(observed))
 
 
 def _are_seen(observed: ObservedCall) -> NDArray[np.bool_]:
     """Return which keys some query sees, (batch_size or 1, k_length)."""
-    visible, k_length = visible_of(observed), observed.call.shape[3]
+    call, k_length = observed.call, observed.call.shape[3]
+    # By the causal rule alone the last query sees all, and for long inputs (q_length, k_length) may not fit.
+    visible = None if isinstance(call, AttentionCall) and call.mask is None else visible_of(observed)
     if visible is None:
         return np.ones((1, k_length), np.bool_)
     is_seen: NDArray[np.bool_] = visible.flatten(1, 2).any(dim=1).expand(-1, k_length).cpu().numpy()

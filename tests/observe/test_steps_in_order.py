@@ -3,8 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812
 
 import mhaviz
+from mhaviz.attention.call import AttentionCall
 
 D, H, N_IDS, WINDOW = 8, 2, 23, 5
 
@@ -233,3 +235,21 @@ def test_a_ring_that_keeps_its_first_tokens_names_no_token_as_one_before_those_i
         assert {name for name in m.queries if not name.startswith("row")} <= {"0", "1", "2", "3", "4", "5", "6"}
         if m.pass_number:
             assert m.queries[0] in (str(4 + m.pass_number), "row 0")
+
+
+def test_a_causal_rule_is_read_without_a_mask_of_all_queries(monkeypatch):
+    """Which for long inputs would take more memory than all else."""
+
+    def refuse(call, *args):
+        raise AssertionError("a mask of all queries and keys was made")
+
+    class Causal(Decoder):
+        def forward(self, ids):
+            q, k, v = (heads(f(self.words(ids))) for f in (self.q, self.k, self.v))
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    monkeypatch.setattr(AttentionCall, "visible", refuse)
+    with mhaviz.record(net := Causal()) as recording, torch.no_grad():
+        net(torch.randint(1, N_IDS, (2, 6)))
+    assert recording.missed == []
+    assert recording.attention.maps[0].kind == "masked"
